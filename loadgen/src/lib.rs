@@ -2,14 +2,14 @@
 //! per connection.
 //!
 //! The modules are listed below; `tests/rooms.toml` has their order, and a test enforces it. The benchmark
-//! uses the client.
+//! in `tests/bench` uses `client`.
 //!
 //! - `args`: the command line.
-//! - `client`: a connection to any supported target, calls to the admin API, and how either can fail.
+//! - `client`: a connection to any supported target, calls to the admin API, and their failures.
 //! - `commands`: the subcommands and their exit codes.
 //! - `cost`: CPU and memory that the server and loadgen itself use.
 //! - `page`: results as HTML.
-//! - `process`: kernel figures about a process; descriptors, CPU and memory of loadgen itself; signals.
+//! - `process`: kernel statistics about a process; descriptors, CPU and memory of loadgen itself; signals.
 //! - `progress`: output while a scenario runs.
 //! - `record`: counters, gauges and timings of a running scenario, sampled every second.
 //! - `report`: result files; `loadgen compare`.

@@ -7,7 +7,7 @@ pub struct Axis {
     low: f64,
     high: f64,
     scale: Scale,
-    /// Values and their labels.
+    /// Values to mark, with their labels.
     pub(crate) marks: Vec<(f64, String)>,
 }
 
@@ -15,13 +15,14 @@ pub struct Axis {
 enum Scale {
     Linear,
     Logarithmic,
-    /// For quantiles: the distance from one nine to the next is constant.
+    /// Scale for quantiles: each additional nine takes up the same distance.
     Nines,
 }
 
 /// Approximate number of marks.
 const MARK_COUNT: f64 = 5.0;
-/// A range with a smaller ratio may not contain any of 1, 2 and 5 times a power of ten.
+/// Ratio of the ends below which a logarithmic axis gets evenly spaced marks: such a range may not contain
+/// any of 1, 2 and 5 times a power of ten.
 const NARROW_RATIO: f64 = 4.0;
 const SECONDS: [f64; 16] =
     [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0];
@@ -29,7 +30,7 @@ const QUANTILES: [(f64, &str); 6] =
     [(0.0, "0"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
 
 impl Axis {
-    /// Creates a linear axis from zero to at least `highest`, in round steps.
+    /// Creates a linear axis from zero to at least `highest`, with round steps.
     pub fn from_zero(highest: f64, unit: Unit) -> Self {
         let highest = if highest.is_finite() && highest > 0.0 { highest } else { 1.0 };
         let (factor, name) = unit.step(highest);
@@ -65,7 +66,7 @@ impl Axis {
         Self { low, high, scale: Scale::Logarithmic, marks }
     }
 
-    /// Creates an axis of seconds since the start.
+    /// Creates a time axis from zero to `end`, in seconds since the start.
     pub fn time(end: f64) -> Self {
         let end = if end.is_finite() && end > 0.0 { end } else { 1.0 };
         let shortest = end / (MARK_COUNT + 2.0);
@@ -100,7 +101,7 @@ impl Axis {
     }
 }
 
-/// Returns round values between two ends that are close together.
+/// Returns evenly spaced round values for a range whose ends are close together.
 fn even_marks(low: f64, high: f64, unit: Unit) -> Vec<(f64, String)> {
     let step = round_step((high - low) / MARK_COUNT);
     let first = (low / step * (1.0 - 1e-9)).ceil();
@@ -108,7 +109,7 @@ fn even_marks(low: f64, high: f64, unit: Unit) -> Vec<(f64, String)> {
     values.take_while(|value| *value <= high * (1.0 + 1e-9)).map(|value| (value, unit.show(value))).collect()
 }
 
-/// Returns 0 and `count` multiples of `step`, at most 100 values.
+/// Returns 0 and the first `count` multiples of `step`, at most 100 values.
 fn multiples(step: f64, count: f64) -> impl Iterator<Item = f64> {
     (0_u16..).map(f64::from).take_while(move |index| *index <= count).take(100).map(move |index| index * step)
 }
@@ -120,7 +121,7 @@ fn round_step(least: f64) -> f64 {
     steps.into_iter().find(|step| *step >= least * (1.0 - 1e-9)).unwrap_or(steps[3])
 }
 
-/// Formats seconds like a clock, with the precision of the step.
+/// Formats seconds as a clock time, with the precision of the step.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers above zero")]
 fn clock(seconds: f64, step: f64) -> String {
     if step < 1.0 {

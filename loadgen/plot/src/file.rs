@@ -39,7 +39,7 @@ impl Plot {
     }
 }
 
-/// Returns the positions of the legend's entries, wrapped into as many rows as needed.
+/// Returns the positions of the legend's entries, wrapped into rows.
 fn places(lines: &[Line]) -> Vec<(f64, f64)> {
     let (mut x, mut y) = (LEFT, 0.0);
     let mut places = Vec::new();

@@ -1,4 +1,4 @@
-//! Labels of a plot's x axis: which ones fit, and where each begins and ends.
+//! Labels of a plot's x axis: which ones fit, and where each one begins and ends.
 
 use crate::plot::{LEFT, Plot, WIDTH};
 
@@ -6,7 +6,7 @@ use crate::plot::{LEFT, Plot, WIDTH};
 const CHAR_WIDTH: f64 = 8.5;
 
 impl Plot {
-    /// Returns the marks of the x axis, without those whose labels would overlap.
+    /// Returns the marks of the x axis, without the ones whose labels would overlap.
     pub(crate) fn visible_x_marks(&self) -> Vec<(f64, &str)> {
         let mut taken = f64::MIN;
         let mut marks = Vec::new();
@@ -22,8 +22,8 @@ impl Plot {
     }
 }
 
-/// Returns the text anchor of a label. Labels at the edges begin or end at their mark, so that they do not
-/// overlap those of the other axis and are not cut off.
+/// Returns the text anchor of a label. Labels at the edges begin or end at their mark, so that they are not
+/// cut off and do not overlap the labels of the other axis.
 pub(crate) fn anchor(x: f64, text: &str) -> &'static str {
     let half = text_width(text) / 2.0;
     match x {
@@ -44,7 +44,7 @@ fn extent(x: f64, text: &str) -> (f64, f64) {
     (start, start + width)
 }
 
-/// Returns the approximate width of a text.
+/// Returns the approximate width of a string.
 #[expect(clippy::cast_precision_loss, reason = "no text is that long")]
 pub(crate) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * CHAR_WIDTH
@@ -57,7 +57,7 @@ mod tests {
     use crate::plot::{HEIGHT, LineStyle};
     use crate::unit::Unit;
 
-    /// Tests axes with many different ends.
+    /// Tests many axes with different ends.
     #[test]
     fn labels_of_the_x_axis_do_not_overlap() {
         let ends = (0..400_u16).map(|step| 1.01_f64.powi(i32::from(step)));

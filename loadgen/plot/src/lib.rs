@@ -1,8 +1,8 @@
 //! Plots as SVG, with a light and a dark theme, for embedding in a page that includes [`STYLE`], or as
 //! standalone files.
 //!
-//! A [`Plot`] has two [`Axis`] values and any number of [`Line`]s. Labels never overlap: a mark without room
-//! for its label is left out.
+//! A [`Plot`] has two [`Axis`] values and any number of [`Line`]s. Labels never overlap: a mark whose label
+//! does not fit is left out.
 
 mod axis;
 mod file;

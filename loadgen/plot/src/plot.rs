@@ -15,13 +15,13 @@ const TOP: f64 = 20.0;
 /// Space below the x axis, for its labels.
 const AXIS_LABEL_HEIGHT: f64 = 28.0;
 const COLOURS: usize = 8;
-/// Number of points from which a line is drawn thinner.
+/// Number of points above which a line is drawn thinner.
 const DENSE_POINTS: usize = 300;
 
 #[derive(Debug)]
 pub struct Plot {
     pub title: String,
-    /// Addition to the title.
+    /// Additional text after the title.
     pub note: String,
     pub x: Axis,
     pub y: Axis,
@@ -30,7 +30,7 @@ pub struct Plot {
     pub bands: Vec<(f64, f64, String)>,
     pub lines: Vec<Line>,
     pub style: LineStyle,
-    /// In units of the SVG, in which the plot is 600 wide.
+    /// Height in units of the SVG, in which the plot is 600 wide.
     pub height: f64,
 }
 
@@ -42,7 +42,7 @@ pub enum LineStyle {
     Lines,
     /// Lines with a dot at every point.
     Dots,
-    /// A step from each point to the next, at the height of the first.
+    /// Horizontal and vertical steps from each point to the next.
     Steps,
 }
 
@@ -51,7 +51,7 @@ pub struct Line {
     pub name: String,
     /// CSS classes, as returned by [`colour`].
     pub colour: String,
-    /// By ascending x; `None` where nothing was measured.
+    /// Points by ascending x; `None` where nothing was measured.
     pub points: Vec<(f64, Option<f64>)>,
 }
 
@@ -107,7 +107,7 @@ impl Plot {
         }
     }
 
-    /// Draws the bands. A name without room is left out, but remains as a tooltip.
+    /// Draws the bands. A name that does not fit is only shown as a tooltip.
     fn draw_bands(&self) -> Markup {
         html! {
             @for (index, (start, end, name)) in self.bands.iter().enumerate() {
@@ -160,7 +160,7 @@ impl Plot {
         }
     }
 
-    /// Joins neighbouring points. A point without neighbours becomes a dot.
+    /// Connects neighbouring points with lines. A point without neighbours becomes a dot.
     fn add_lines(&self, line: &Line, path: &mut String, dots: &mut Vec<(f64, f64)>) {
         for stretch in line.points.split(|(_, y)| y.is_none()) {
             let at: Vec<_> =

@@ -1,4 +1,4 @@
-//! Formats numbers in a few characters, each with the unit that fits its size.
+//! Formats numbers in a few characters, each with a unit that suits its size.
 
 /// Unit of a number in a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +36,11 @@ impl Unit {
         }
     }
 
-    /// Returns factor and suffix for a number of this size.
+    /// Returns the factor and the suffix for a number of this size.
     pub(crate) fn step(self, size: f64) -> (f64, &'static str) {
         let steps = self.steps();
         let fitting = steps.iter().rfind(|(factor, _)| *factor <= size.abs() * (1.0 + 1e-9));
-        // Zero, and counts below one, have no prefix.
+        // Zero, and counts below one, are shown without a prefix.
         let plain = if self == Self::Millis && size != 0.0 { steps[0] } else { (1.0, self.plain()) };
         fitting.copied().unwrap_or(plain)
     }
@@ -55,7 +55,7 @@ impl Unit {
     }
 }
 
-/// Formats counts below 100 million with all digits.
+/// Formats whole counts below 100 million with all digits, and other numbers like [`Unit::show`].
 pub fn show_in_full(unit: Unit, value: f64) -> String {
     if unit != Unit::Plain || value.fract() != 0.0 || value.abs() >= 1e8 {
         return unit.show(value);

@@ -1,4 +1,4 @@
-//! Options of `abuse`: attacks on the server, each beside one well-behaved session.
+//! Options of `abuse`: attacks on the server, each while one well-behaved session is measured.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,7 +19,8 @@ pub(crate) struct AbuseOptions {
     /// (sends nothing), burn (sends nothing, but spends CPU time in the attacker)
     #[arg(long, value_name = "NAMES")]
     attack: AttackSelection,
-    /// Number of connections the attacker keeps open at once [default: depends on the attack, from 1 to 5000]
+    /// Number of connections that the attacker keeps open simultaneously [default: depends on the attack,
+    /// from 1 to 5000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
     /// Duration of each attack
@@ -28,14 +29,14 @@ pub(crate) struct AbuseOptions {
     /// How long the healthy session is measured before each attack, and again after it
     #[arg(long, value_name = "D", default_value = "3s", value_parser = parse_interval)]
     pub(crate) quiet_for: Duration,
-    /// Messages per second that the healthy session publishes; latency counts from the instant at which each
+    /// Messages per second that the healthy session publishes; latency counts from the time at which each
     /// message is due
     #[arg(long, value_name = "R", default_value = "20", value_parser = parse_rate)]
     rate: f64,
     /// Kind of frame that the attack `frames` sends [default: each connection sends one kind, in rotation]
     #[arg(long, value_enum)]
     pub(crate) kind: Option<FrameKind>,
-    /// Allow a server that is not on this machine: confirms that its owner agrees to the attack
+    /// Allow a server that is not on this machine: confirms that its owner has agreed to the attack
     #[arg(long)]
     pub(crate) authorized: bool,
 }
@@ -65,9 +66,9 @@ pub(crate) enum Attack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, IntoStaticStr, ValueEnum)]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum FrameKind {
-    /// Acknowledgements that acknowledge nothing
+    /// Acknowledgements of messages that were never sent
     Acks,
-    /// Pongs without a ping
+    /// Unsolicited pongs
     Pongs,
     /// Pings, each of which the server has to answer
     Pings,
@@ -126,7 +127,7 @@ impl Attack {
         }
     }
 
-    /// Default number of connections that are open at once.
+    /// Returns the default number of connections that are open simultaneously.
     fn default_connections(self) -> u32 {
         match self {
             Self::None | Self::Burn => 1,
@@ -143,7 +144,8 @@ impl Attack {
 }
 
 impl FrameKind {
-    /// Kind of frame that connection `index` of the attacker sends when kinds rotate over the connections.
+    /// Returns the kind of frame that connection `index` of the attacker sends when the kinds rotate over the
+    /// connections.
     pub(crate) fn rotating(index: u32, target: Target) -> Self {
         let kinds = Self::iter().filter(|kind| kind.is_supported_by(target));
         let kinds: Vec<_> = kinds.collect();
@@ -156,7 +158,7 @@ impl FrameKind {
 }
 
 impl AbuseOptions {
-    /// Attacks to run. `all` stands for every attack that the target understands.
+    /// Returns the attacks to run. `all` stands for every attack that the target understands.
     pub(crate) fn attacks(&self) -> Vec<Attack> {
         let target = self.server.target;
         let all = || Attack::iter().filter(|attack| !attack.is_control());
@@ -172,7 +174,8 @@ impl AbuseOptions {
         self.connections.unwrap_or_else(|| attack.default_connections())
     }
 
-    /// Load of the attack with the most connections. The rate is that of the healthy session's messages.
+    /// Returns the load of the attack with the most connections. The rate is the healthy session's message
+    /// rate.
     pub(super) fn load(&self) -> Load {
         let connections = self.attacks().into_iter().map(|attack| self.connections(attack)).max();
         Load {
@@ -184,7 +187,7 @@ impl AbuseOptions {
         }
     }
 
-    /// Why `--kind` does not fit the attacks or the target.
+    /// Returns why `--kind` does not fit the attacks or the target, if it does not.
     pub(super) fn contradiction(&self) -> Option<String> {
         let (target, attacks) = (self.server.target, self.attacks());
         match self.kind {

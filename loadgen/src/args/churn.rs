@@ -1,4 +1,4 @@
-//! Options of `churn`: a population of connections that come and go.
+//! Options of `churn`: connections that open and close at random.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,10 +22,10 @@ pub(crate) struct ChurnOptions {
     /// Length of time during which connections arrive, like "60s"
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     duration: Duration,
-    /// Distribution of the time a connection stays open: fixed:MEAN, exp:MEAN, or pareto:SHORTEST:SHAPE
+    /// Distribution of how long a connection stays open: fixed:MEAN, exp:MEAN, or pareto:SHORTEST:SHAPE
     #[arg(long, value_name = "DIST", default_value = "exp:10s")]
     pub(crate) lifetime: Lifetime,
-    /// Maximum number of connections open at once; arrivals beyond it are skipped and counted
+    /// Maximum number of connections open simultaneously; arrivals beyond it are skipped and counted
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_open: u32,
     /// Seed for the random arrivals and lifetimes
@@ -48,7 +48,7 @@ impl ChurnOptions {
 /// Upper bound on a lifetime: a heavy-tailed distribution may produce centuries.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// Distribution of the time that connections stay open.
+/// Distribution of how long connections stay open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Lifetime {
     Fixed(Duration),
@@ -69,7 +69,7 @@ impl Lifetime {
         Duration::try_from_secs_f64(seconds).unwrap_or(MAX_LIFETIME)
     }
 
-    /// Mean in seconds. `None` if the distribution has no finite mean.
+    /// Returns the mean in seconds. `None` if the distribution has no finite mean.
     pub(crate) fn mean(self) -> Option<f64> {
         match self {
             Self::Fixed(lifetime) => Some(lifetime.as_secs_f64()),

@@ -25,7 +25,7 @@ pub(crate) struct Load {
 /// Options that every scenario accepts.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct ServerOptions {
-    /// URL of the server: ws://host:port/path; http:// with --target sse and poll; either with bayeux
+    /// URL of the server: ws://host:port/path; http:// with --target sse or poll; either one with bayeux
     pub(crate) url: ServerUrl,
     /// Protocol that the server speaks
     #[arg(long, value_enum, default_value_t)]
@@ -37,14 +37,14 @@ pub(crate) struct ServerOptions {
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) reconnect_window: Option<Duration>,
     /// How long the server holds a poll while it has nothing to send, for servers that do not announce it. If
-    /// it is known, polls that are held too short or too long are reported
+    /// the hold time is known, polls that are held too briefly or too long are reported
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) poll_hold: Option<Duration>,
     /// With --target bayeux: acknowledge messages with the acknowledgement extension (ext.ack). It is an
     /// error if the server does not support it
     #[arg(long)]
     pub(crate) ext_ack: bool,
-    /// Time limit from the connect to the hello, and from a subscription to its reply
+    /// Time limit for connecting until the hello arrives, and for the reply to a subscription
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,
     /// Token that clients present to the server, as "Authorization: Bearer TOKEN". It is never printed, but
@@ -71,7 +71,7 @@ pub(crate) struct ConnectionOptions {
     /// Number of connections to open
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) connections: u32,
-    /// Connections to open per second; latency counts from the instant at which each connection is due
+    /// Connections to open per second; latency counts from the time at which each connection is due
     #[arg(long, value_name = "R", value_parser = parse_rate)]
     pub(crate) rate: f64,
     /// How long to hold the connections after the last one is due, like "30s"

@@ -1,4 +1,4 @@
-//! Options of `mix`: several scenarios at once.
+//! Options of `mix`: several scenarios that run simultaneously.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ pub(crate) struct MixOptions {
 }
 
 impl MixOptions {
-    /// Load with the connections of all phases added up, although they are not all open at once.
+    /// Returns the load. Its connections are the sum over all phases, although not all of them are open
+    /// simultaneously.
     pub(super) fn load(&self) -> Load {
         let runs = self.plan.phases.iter().flat_map(|phase| &phase.runs);
         let connections = runs.fold(0, |sum: u32, run| sum.saturating_add(run.scenario.load().connections));
@@ -25,7 +26,8 @@ impl MixOptions {
         Load { server: self.server.clone(), connections, rate: 0.0, duration, first_due: Duration::ZERO }
     }
 
-    /// Maximum number of sockets open at once: those of all ramps so far, plus those of the current phase.
+    /// Returns the maximum number of sockets open simultaneously: the sockets of all ramps so far, plus the
+    /// sockets of the current phase.
     pub(super) fn sockets(&self) -> u32 {
         let of = |phase: &PlannedPhase| {
             phase.runs.iter().fold(0, |sum: u32, run| sum.saturating_add(run.scenario.sockets()))

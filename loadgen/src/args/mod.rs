@@ -1,4 +1,4 @@
-//! Command line: defined with clap, which also checks it.
+//! Command line, defined and checked with clap.
 
 mod abuse;
 mod channel;
@@ -46,7 +46,8 @@ pub(crate) struct LoadgenArgs {
 pub(crate) enum LoadgenCommand {
     #[command(flatten)]
     Run(ScenarioOptions),
-    /// Run the scenarios against a small server that breaks one promise at a time: is every fault reported?
+    /// Run the scenarios against a small server that violates one guarantee at a time: is every fault
+    /// reported?
     #[command(
         after_help = "Exit code: 0 every fault was reported and the honest server had none, 1 otherwise.\n\n\
                             Example: loadgen selftest"
@@ -62,7 +63,8 @@ pub(crate) enum LoadgenCommand {
 #[derive(Clone, Debug, IntoStaticStr, Subcommand)]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum ScenarioOptions {
-    /// Open connections at a given rate, answer pings, stay: how many idle connections does the server carry?
+    /// Open connections at a given rate, answer pings and stay connected: how many idle connections can the
+    /// server handle?
     #[command(after_help = "Example: loadgen hold ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
                             --duration 60s --assert 'unexpected_closes==0'")]
     Hold(HoldOptions),
@@ -95,7 +97,7 @@ pub(crate) enum ScenarioOptions {
                             --duration 5s --assert 'replaced==1000' --assert 'unexpected_closes==0'"
     )]
     Takeover(TakeoverOptions),
-    /// Drop all connections at once and resume every session: how long until the last one has resumed?
+    /// Drop all connections simultaneously and resume every session: how long until the last one has resumed?
     #[command(after_help = "Example: loadgen storm ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
                             --duration 5s --assert 'resumed==10000'")]
     Storm(ConnectionOptions),
@@ -133,16 +135,16 @@ pub(crate) enum ScenarioOptions {
                             Example: loadgen restart ws://127.0.0.1:8000/ws --restart 'systemctl restart encke'"
     )]
     Restart(RestartOptions),
-    /// Attack the server beside one well-behaved session: what does an attack cost attacker and server, and
-    /// does it harm that session?
+    /// Attack the server while a well-behaved session is measured: what does an attack cost attacker and
+    /// server, and does it harm that session?
     #[command(
         after_help = "Example: loadgen abuse ws://127.0.0.1:8000/ws --attack frames --pid $(pidof encke) \
                             --assert 'attacks.frames.healthy.attack_ms.p99<25' --assert 'lost==0'\n\
                             Example: loadgen abuse ws://127.0.0.1:8000/ws --attack all --pid $(pidof encke)"
     )]
     Abuse(AbuseOptions),
-    /// Run several scenarios at once, in phases planned by a TOML file: does the server cope with all of them
-    /// together, over time?
+    /// Run several scenarios simultaneously, in phases planned by a TOML file: does the server cope with all
+    /// of them together, over time?
     #[command(
         after_help = "Example: loadgen mix ws://127.0.0.1:8000/ws --plan plan.toml --assert 'lost==0' \
                             --assert 'early==0'\n\n\
@@ -164,7 +166,7 @@ impl ScenarioOptions {
         self.into()
     }
 
-    /// Returns the reason if the scenario cannot be spread over several processes.
+    /// Returns why the scenario cannot be spread over several processes, if it cannot.
     pub(crate) fn needs_one_process(&self) -> Option<&'static str> {
         match self {
             Self::Restart(_) => {
@@ -205,7 +207,7 @@ impl ScenarioOptions {
         }
     }
 
-    /// Maximum number of sockets open at once.
+    /// Returns the maximum number of sockets open simultaneously.
     pub(crate) fn sockets(&self) -> u32 {
         let connections = self.load().connections;
         match self {
@@ -217,12 +219,12 @@ impl ScenarioOptions {
             | Self::Storm(_)
             | Self::Churn(_) => connections,
             Self::Takeover(_) => connections.saturating_mul(2),
-            // One more for the publisher.
+            // Count one more for the publisher.
             Self::Fanout(_) | Self::Resume(_) | Self::Slow(_) => connections.saturating_add(1),
-            // Two more for the server's listeners.
+            // Count two more for the server's listeners.
             Self::Restart(restart) => connections.saturating_add(restart.publishers).saturating_add(2),
-            // The attack `resume` opens two sockets per connection. Two more: the healthy session and the
-            // visitor.
+            // The attack `resume` opens two sockets per connection. Count two more for the healthy session
+            // and the visitor.
             Self::Abuse(_) => connections.saturating_mul(2).saturating_add(2),
             Self::Mix(mix) => mix.sockets(),
         }

@@ -6,8 +6,8 @@ use super::{Attack, Load, Omission, ScenarioOptions};
 use crate::target::{Ability, Target};
 
 impl ScenarioOptions {
-    /// Describes all options that the target does not support, and runs that could show nothing. Empty if
-    /// there is no problem.
+    /// Describes what makes the run impossible or pointless: options that the target does not support, or a
+    /// run that could show nothing. Empty if there are no problems.
     pub(crate) fn problems(&self) -> Vec<String> {
         let Load { server, .. } = self.load();
         let (target, schemes) = (server.target.name(), server.target.schemes());

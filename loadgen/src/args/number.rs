@@ -21,8 +21,8 @@ pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
     if interval.is_zero() { Err("must not be zero".to_owned()) } else { Ok(interval) }
 }
 
-/// Parses a rate in bytes per second: "6000", "6KB/s", "6KiB/s", or in bits as is usual for links,
-/// "48kbit/s".
+/// Parses a rate in bytes per second, like "6000", "6KB/s" or "6KiB/s", or in bits, as is usual for links,
+/// like "48kbit/s".
 pub(super) fn parse_bytes_per_second(text: &str) -> Result<u32, String> {
     const MAX_RATE: u64 = 1_000_000;
     let amount = text.trim().strip_suffix("/s").unwrap_or(text.trim());

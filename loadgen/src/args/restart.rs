@@ -15,14 +15,14 @@ pub(crate) struct RestartOptions {
     #[command(flatten)]
     pub(crate) channel_load: ChannelLoad,
     /// Command that starts the server, with its arguments. loadgen acts as its supervisor: it opens the
-    /// listeners of the URL and of --admin. The server inherits them as from systemd, and they stay open
+    /// listeners of the URL and of --admin, passes them to the server as systemd would, and keeps them open
     /// across the restart
     #[arg(long, value_name = "COMMAND")]
     pub(crate) start: Option<String>,
     /// Shell command that restarts a server that is already running, like "systemctl restart encke"
     #[arg(long, value_name = "COMMAND")]
     pub(crate) restart: Option<String>,
-    /// How long after the first message is due to restart the server
+    /// When to restart the server, counted from the time at which the first message is due
     #[arg(long, value_name = "D", default_value = "3s", value_parser = humantime::parse_duration)]
     pub(crate) restart_after: Duration,
     /// Number of channels over which subscribers and messages are spread; --channel is the prefix of their
@@ -47,7 +47,7 @@ impl RestartOptions {
         load
     }
 
-    /// Why the run could show nothing: all messages are published before the restart.
+    /// Returns why the run could show nothing: all messages are published before the restart.
     pub(super) fn contradiction(&self) -> Option<String> {
         let ChannelLoad { messages, publish_rate, .. } = self.channel_load;
         let published = Duration::from_secs_f64(f64::from(messages) / publish_rate);
@@ -60,12 +60,12 @@ impl RestartOptions {
         })
     }
 
-    /// Name of the channel with this index.
+    /// Returns the name of the channel with this index.
     pub(crate) fn channel(&self, index: u32) -> String {
         format!("{}-{index}", self.channel_load.channel())
     }
 
-    /// Options as shown at the beginning of the result.
+    /// Returns the options as shown at the beginning of the result.
     pub(crate) fn settings(&self) -> Group {
         self.channel_load
             .settings()

@@ -1,4 +1,4 @@
-//! Options of the scenarios about sessions and their deadlines.
+//! Options of the scenarios that test sessions and their deadlines.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) struct MuteOptions {
 pub(crate) struct LateOptions {
     #[command(flatten)]
     pub(crate) held: ConnectionOptions,
-    /// Every other connection answers this long before the deadline, the others this long after it
+    /// Every other connection answers this long before the deadline, the rest this long after it
     #[arg(long, value_name = "D", default_value = "50ms", value_parser = humantime::parse_duration)]
     pub(crate) margin: Duration,
 }
@@ -41,7 +41,8 @@ pub(crate) struct LateOptions {
 pub(crate) struct ExpireOptions {
     #[command(flatten)]
     pub(crate) held: ConnectionOptions,
-    /// The server's timeout: how long after the hello, or after the connect, it should close a connection
+    /// The server's timeout: how long after the hello (or after the connection was accepted) it should close
+    /// a connection
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) after: Duration,
     /// Close code that belongs to this timeout; connections that end otherwise do not count [default: any end
@@ -75,7 +76,7 @@ pub(crate) struct VanishOptions {
     pub(crate) margin: Duration,
 }
 
-/// How a socket ends without a Close frame.
+/// How to end a connection without a Close frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, ValueEnum)]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum Kill {
@@ -89,7 +90,7 @@ pub(crate) enum Kill {
 pub(crate) struct TakeoverOptions {
     #[command(flatten)]
     pub(crate) held: ConnectionOptions,
-    /// Close code that the first connection should receive; over polls the HTTP status or the code of a
+    /// Close code that the first connection should receive; over polls, the HTTP status or the code of a
     /// goaway [default: 4100, over polls 409]
     #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(400..5000))]
     code: Option<u16>,

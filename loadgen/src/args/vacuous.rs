@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Load, ScenarioOptions, WorkerId};
 
 impl ScenarioOptions {
-    /// Returns the reason if the run could show nothing.
+    /// Returns why the run could show nothing regardless of the server, if there is such a reason.
     pub(super) fn vacuous(&self) -> Option<String> {
         match self {
             Self::Expire(expire) => {
@@ -28,7 +28,7 @@ impl ScenarioOptions {
     }
 }
 
-/// Checks whether the share selects no connection at all. Each process rounds its own share down.
+/// Returns an error if the share selects no connection at all. Each process rounds its own share down.
 fn selects_nothing(load: &Load, share: f64, what: &str) -> Option<String> {
     let processes = load.server.workers.processes;
     let is_none = |part: Load| f64::from(part.connections) * share < 1.0;

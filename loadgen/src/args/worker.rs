@@ -1,4 +1,4 @@
-//! `--processes N`: the part of the load that each process takes.
+//! `--processes N`: the part of the load that each process generates.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,17 +13,17 @@ use crate::report::OutputOptions;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkerOptions {
-    /// Spread the connections over this many processes, each on a core of its own; counts and histograms are
-    /// added up
+    /// Spread the connections over this many processes, so that each can use its own core; counts and
+    /// histograms are added up
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) processes: u32,
-    /// Internal: part of the load that this process takes, as INDEX/COUNT
+    /// Internal: part of the load that this process generates, as INDEX/COUNT
     #[arg(long, hide = true)]
     pub(crate) worker: Option<WorkerId>,
 }
 
-/// Worker `index` of `count`: takes every `count`-th connection, starting with number `index`, counted from
-/// 0.
+/// Worker `index` of `count`. It opens every `count`-th connection, starting with number `index`, counted
+/// from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerId {
     index: u32,
@@ -35,8 +35,8 @@ impl WorkerId {
         (0..count).map(|index| Self { index, count }).collect()
     }
 
-    /// Part of the load that this worker takes. Connection i is due at the same instant as without workers,
-    /// and all workers end together.
+    /// Returns the part of the load that this worker generates. Connection i is due at the same time as
+    /// without workers, and all workers end together.
     pub(crate) fn share(self, whole: &Load) -> Load {
         let Self { index, count } = self;
         let connections = (whole.connections.saturating_sub(index)).div_ceil(count);
@@ -58,8 +58,8 @@ impl WorkerId {
         }
     }
 
-    /// Range of the source addresses, numbered from 0, that this worker uses alone. `of` is their total
-    /// number.
+    /// Returns the range of the source addresses, numbered from 0, that only this worker uses. `of` is the
+    /// total number of addresses.
     pub(crate) fn addresses(self, of: u8) -> Range<u8> {
         let bound = |index: u32| u8::try_from(index * u32::from(of) / self.count).unwrap_or(of);
         bound(self.index)..bound(self.index + 1)
@@ -102,7 +102,8 @@ mod tests {
         }
     }
 
-    /// Instants at which the connections of a load are due, and the end of the load, in microseconds.
+    /// Returns the times at which the connections of a load are due, and the end of the load, in
+    /// microseconds.
     fn schedule(load: &Load) -> (Vec<u128>, u128) {
         let due =
             |number| (load.first_due + Duration::from_secs_f64(f64::from(number) / load.rate)).as_micros();

@@ -1,4 +1,4 @@
-//! Client of the admin API: publishes messages, and fetches metrics and statistics.
+//! Client for the admin API: publishes messages, and fetches metrics and statistics.
 
 use std::error::Error;
 
@@ -18,7 +18,7 @@ use crate::target::AdminUrl;
 /// Size limit for a response.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Calls over one connection, which is opened again if it was lost.
+/// Calls the admin API over one connection, which is reopened if it was lost.
 #[derive(Debug)]
 pub struct AdminClient {
     url: AdminUrl,
@@ -34,7 +34,7 @@ impl AdminClient {
         Ok(Self { url, authorization, connection: None })
     }
 
-    /// Publishes one message. `body` is the body of the call: `{"channel":..,"data":..}`.
+    /// Publishes one message. `body` is the request body: `{"channel":..,"data":..}`.
     pub(crate) async fn publish(&mut self, body: String) -> Result<(), ClientFailure> {
         let request = Request::post(self.url.path("/api/publish"));
         let request = request.header(CONTENT_TYPE, "application/json");
@@ -42,7 +42,7 @@ impl AdminClient {
         if status.is_success() { Ok(()) } else { Err(ClientFailure::Publish(code_of(status, &body))) }
     }
 
-    /// Returns the body of the response at this path.
+    /// Requests this path and returns the body of the response.
     pub async fn get(&mut self, path: &str) -> Result<Bytes, String> {
         let (status, body) = self.call(Request::get(self.url.path(path)), String::new()).await?;
         if status.is_success() { Ok(body) } else { Err(format!("{path}: {}", code_of(status, &body))) }
@@ -61,7 +61,7 @@ impl AdminClient {
         let request = request.body(Full::from(body)).map_err(|error| error.to_string())?;
         let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
-        // Read to the end: otherwise the connection could not be reused.
+        // Read to the end, so that the connection can be reused.
         let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect();
         let body = body.await.map_err(|error| error.to_string())?.to_bytes();
         self.connection = Some(connection);
@@ -72,13 +72,13 @@ impl AdminClient {
         let stream = TcpStream::connect(self.url.authority()).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        // Its error also fails the request, which reports it.
+        // An error of the connection also fails the request, which reports it.
         tokio::task::spawn_local(async move { drop(connection.await) });
         Ok(sender)
     }
 }
 
-/// Returns the API's error code if the body has one, otherwise the status.
+/// Returns the API's error code if the body has one, otherwise the HTTP status.
 fn code_of(status: StatusCode, body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct ErrorResponse {

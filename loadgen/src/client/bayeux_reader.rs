@@ -1,4 +1,4 @@
-//! Channel messages and replies of Bayeux. None of the messages is numbered.
+//! Channel messages and replies of Bayeux. Bayeux messages are not numbered.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::Received;
 #[derive(Debug)]
 pub(super) struct BayeuxReader {
     channel: String,
-    /// Text before a message's data in the usual form.
+    /// Text that precedes a message's data when the fields are in the usual order.
     before: String,
 }
 
@@ -28,7 +28,7 @@ struct BayeuxMessage<'a> {
     gap: Option<GapNotice<'a>>,
 }
 
-/// Encke's notice of messages that it no longer has.
+/// Encke's extension that reports messages it no longer has.
 #[derive(Deserialize)]
 struct GapNotice<'a> {
     #[serde(borrow)]
@@ -44,7 +44,7 @@ impl BayeuxReader {
     }
 
     pub(super) fn read<'a>(&self, text: &'a str) -> Received<'a> {
-        // Every delivery passes here, so texts in their usual form are read without a JSON parser.
+        // This code runs for every delivery, so it reads messages in the usual form without a JSON parser.
         let data = text.strip_prefix(&self.before).and_then(|rest| rest.strip_suffix('}'));
         if let Some(data) = data.filter(|data| is_simple_string(data)) {
             return Received::UnnumberedMessage { data };

@@ -1,4 +1,4 @@
-//! Channel messages, gaps and replies, of the `json` dialect and of Bayeux.
+//! Channel messages, gaps and replies, in the `json` dialect and in Bayeux.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub enum Received<'a> {
         offset: u64,
         data: &'a str,
     },
-    /// A gap. `messages` is the number of messages it names; 0 if it gives no range.
+    /// A gap. `messages` is the number of missing messages; 0 if the gap gives no range.
     Gap {
         seq: u64,
         messages: u64,
@@ -33,7 +33,7 @@ pub enum Received<'a> {
     UnnumberedGap {
         messages: u64,
     },
-    /// Message or gap of another channel. Its seq counts as well.
+    /// Message or gap of another channel. Its seq belongs to the same session.
     OtherChannel {
         seq: u64,
     },
@@ -58,7 +58,7 @@ enum Protocol {
 #[derive(Debug)]
 struct JsonReader {
     channel: String,
-    /// Text between a message's seq and its offset in the usual form.
+    /// Text between a message's seq and its offset when the fields are in the usual order.
     between: String,
 }
 
@@ -90,7 +90,8 @@ impl JsonReader {
         Self { channel: channel.to_owned(), between: format!(r#","channel":{quoted},"offset":"#) }
     }
 
-    /// Every delivery passes here, so messages in their usual form are read without a JSON parser.
+    /// Reads an object. Called for every delivery, so messages in the usual form are read without a JSON
+    /// parser.
     fn read<'a>(&self, text: &'a str) -> Received<'a> {
         self.read_message(text).unwrap_or_else(|| self.parse(text))
     }
@@ -127,7 +128,7 @@ impl JsonReader {
     }
 }
 
-/// Parses the digits at the beginning of a text, and returns the number and the text that follows.
+/// Parses the digits at the beginning of a string. Returns the number and the rest of the string.
 pub(crate) fn take_number(text: &str) -> Option<(u64, &str)> {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     Some((text[..end].parse().ok()?, &text[end..]))

@@ -24,13 +24,14 @@ use crate::transport::websocket::{WebSocket, request_bytes, upgrade};
 pub struct DialOptions {
     pub url: ServerUrl,
     pub target: Target,
-    /// Limit for connect, upgrade and hello together.
+    /// Limit for the TCP connection, the upgrade and the hello together.
     pub timeout: Duration,
-    /// Given by the user; overrides the value that the server announces, as do the next two.
+    /// Value given by the user, which overrides the one that the server announces. The same applies to the
+    /// next two fields.
     pub pong_timeout: Option<Duration>,
     pub reconnect_window: Option<Duration>,
     pub poll_hold: Option<Duration>,
-    /// Bayeux: whether to acknowledge messages with the acknowledgement extension.
+    /// Whether to acknowledge messages with the acknowledgement extension. Only for Bayeux.
     pub ext_ack: bool,
     /// Source of the tokens that authenticate clients.
     pub token: Option<TokenSource>,
@@ -40,7 +41,7 @@ pub struct DialOptions {
 #[derive(Debug)]
 pub struct Dialer {
     options: DialOptions,
-    /// The URL of `options`, shared with the connections of long-polling.
+    /// The URL in `options`, shared with the long-polling connections.
     url: Rc<ServerUrl>,
     tokens: Arc<Tokens>,
     sources: Sources,
@@ -62,7 +63,8 @@ impl Dialer {
         headers.map_err(|_| ClientFailure::Token("the command timed out".to_owned()))?.map(drop)
     }
 
-    /// Opens a connection to learn the server's greeting, and closes it at once. It is not counted.
+    /// Opens a connection only to receive the server's greeting, and closes it immediately. The connection is
+    /// not counted.
     pub(crate) async fn fetch_greeting(&self) -> Result<Greeting, ClientFailure> {
         let (options, url, sources) = (self.options.clone(), self.url.clone(), self.sources.clone());
         let dialer = Self { options, url, tokens: self.tokens.clone(), sources, traffic: Traffic::default() };
@@ -75,7 +77,7 @@ impl Dialer {
         self.sources.server()
     }
 
-    /// Number of bytes sent to open a connection; only correct for WebSocket.
+    /// Returns the number of bytes sent to open a connection. Only correct for WebSocket.
     pub(crate) async fn opening_bytes(&self, resume: Option<&Ticket>) -> usize {
         let headers = self.tokens.headers().await.unwrap_or_default();
         let query = match self.options.target {
@@ -170,7 +172,7 @@ impl Dialer {
         Ok(WebSocket::new(stream, rest))
     }
 
-    /// A server that accepts the last event id is assumed to continue after it.
+    /// Opens an event stream. A server that accepts the last event id is assumed to continue after it.
     async fn open_event_stream(
         &self,
         stream: TcpStream,

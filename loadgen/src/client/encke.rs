@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{ClientConnection, ClientFailure, EarlyText, Greeting, Ticket};
 
-/// Query parameters that resume a session.
+/// Returns the query parameters that resume a session.
 pub(super) fn query(resume: Option<&Ticket>) -> String {
     resume.map_or_else(String::new, |ticket| format!("resume={}&seq={}", ticket.token, ticket.seq))
 }
@@ -15,7 +15,7 @@ pub(super) fn query(resume: Option<&Ticket>) -> String {
 pub(super) async fn greeting(connection: &mut ClientConnection) -> Result<Greeting, ClientFailure> {
     connection
         .greeting(|text| match serde_json::from_str(text) {
-            // The Close frame that follows gives the reason.
+            // Skip it: the Close frame that follows gives the reason.
             Ok(ServerMessage::Goaway(_)) => EarlyText::Other,
             _ => EarlyText::Greeting(read_hello(text)),
         })
@@ -30,7 +30,7 @@ pub(super) fn read_hello(text: &str) -> Result<Greeting, ClientFailure> {
             ping_interval: Duration::from_millis(hello.ping_interval_ms),
             pong_timeout: Duration::from_millis(hello.pong_timeout_ms),
             reconnect_window: Duration::from_millis(hello.reconnect_window_ms),
-            // The hello does not announce it.
+            // The hello does not announce how long polls are held.
             poll_hold: Duration::ZERO,
         }),
         Ok(_) | Err(_) => Err(ClientFailure::NoHello),
@@ -41,18 +41,19 @@ pub(super) fn subscribe(channel: &str) -> String {
     format!(r#"{{"id":1,"subscribe":{{"channel":{}}}}}"#, Value::from(channel))
 }
 
-/// Command that publishes `data`, which is JSON.
+/// Returns the command that publishes `data`, which is JSON.
 pub(super) fn publish(id: u64, channel: &str, data: &str) -> String {
     format!(r#"{{"id":{id},"publish":{{"channel":{},"data":{data}}}}}"#, Value::from(channel))
 }
 
-/// Like [`publish`], with a key: the server publishes a repeated command only once.
+/// Like [`publish`], but with a key, so that the server publishes a repeated command only once.
 pub(super) fn publish_once(id: u64, channel: &str, data: &str, key: &str) -> String {
     let (channel, key) = (Value::from(channel), Value::from(key));
     format!(r#"{{"id":{id},"publish":{{"channel":{channel},"data":{data},"key":{key}}}}}"#)
 }
 
-/// Returns whether an object is a reply. An object of the dialect has one field, whose name is its type.
+/// Returns whether an object is a reply. Every object of the dialect has a single field, whose name is the
+/// object's type.
 pub(super) fn is_reply(text: &str) -> bool {
     let field = text.trim_start().strip_prefix('{').map(str::trim_start);
     field.is_some_and(|field| field.starts_with(r#""reply""#))

@@ -8,34 +8,34 @@ use nix::errno::Errno;
 use crate::transport::ConnectError;
 use crate::transport::websocket::ConnectionEnd;
 
-/// Reason why a connection could not be opened, a session not resumed, or a command not executed.
+/// Why a connection could not be opened, a session could not be resumed, or a command could not be executed.
 #[derive(Debug)]
 pub enum ClientFailure {
     /// The transport could not be opened.
     Connect(ConnectError),
     /// The connection ended before the hello arrived.
     ClosedBeforeHello(ConnectionEnd),
-    /// The first message is not a hello.
+    /// The first message was not a hello.
     NoHello,
     /// The server refused the session with this error.
     SessionRefused(String),
     Timeout,
     /// The token command did not print a token.
     Token(String),
-    /// The hello is that of a new session.
+    /// The hello announced a new session instead of the resumed one.
     NotRecovered,
-    /// The subscription failed with this code.
+    /// The subscription failed with this error code.
     Subscribe(String),
-    /// A message was not published, because of an error with this code.
+    /// A message was not published, because the server replied with this error code.
     Publish(String),
-    /// The publisher's connection broke.
+    /// The publisher's connection was lost.
     PublisherGone(String),
     /// The server was not restarted.
     Restart(String),
 }
 
 impl ClientFailure {
-    /// Name under which the failure is counted.
+    /// Returns the name under which the failure is counted.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::Connect(ConnectError::Io(error)) => io_kind(error).to_owned(),
@@ -57,7 +57,7 @@ impl ClientFailure {
     }
 }
 
-/// Name under which the end of a connection is counted if it made something fail.
+/// Returns the name under which a failure is counted that was caused by the end of a connection.
 pub(crate) fn kind_of_end(end: ConnectionEnd) -> String {
     match end {
         ConnectionEnd::Fault(fault) => format!("frame_{}", fault.name()),

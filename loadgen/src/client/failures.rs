@@ -8,7 +8,7 @@ use super::ClientFailure;
 use crate::progress::ProgressLog;
 use crate::record::Counter;
 
-/// Limit on logged kinds. Further kinds are counted, but not logged.
+/// Maximum number of kinds to log. Additional kinds are only counted.
 const MAX_LINES: usize = 20;
 
 /// Failures of a run, counted by kind.
@@ -19,11 +19,11 @@ pub(crate) struct Failures {
     report_to: FailureSink,
 }
 
-/// Where a failure is reported, besides the counts.
+/// Where a failure is reported, in addition to the counts.
 #[derive(Debug)]
 enum FailureSink {
     Log(ProgressLog),
-    /// Part of a mix: failures are also counted for the whole mix.
+    /// Counts of the whole mix that this run is part of.
     Whole(Rc<Failures>),
 }
 
@@ -63,7 +63,7 @@ impl Failures {
         self.count.get()
     }
 
-    /// Total as a live counter.
+    /// Returns the total as a live counter.
     pub(crate) fn count(&self) -> &Counter {
         &self.count
     }

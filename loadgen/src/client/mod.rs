@@ -1,4 +1,5 @@
-//! A client connection in any of the protocols: opened by a [`Dialer`], it delivers events until it ends.
+//! A client connection in any of the protocols. It is opened by a [`Dialer`], and delivers events until it
+//! ends.
 
 mod admin;
 mod bayeux_reader;
@@ -33,10 +34,11 @@ use crate::target::Target;
 use crate::transport::event_stream::{EventStream, StreamItem};
 use crate::transport::websocket::{ConnectionEnd, Incoming, WebSocket};
 
-/// RFC 6455, section 7.4.1: the purpose of the connection is fulfilled.
+/// Close code for a normal closure: the purpose of the connection has been fulfilled (RFC 6455, section
+/// 7.4.1).
 const NORMAL: u16 = 1000;
 
-/// Parameters that the server announced at the beginning; zero where it announced nothing.
+/// Parameters that the server announced at the beginning; zero for values that it did not announce.
 #[derive(Debug, Default)]
 pub struct Greeting {
     pub(crate) ticket: Ticket,
@@ -53,15 +55,16 @@ pub struct Greeting {
 /// Event on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEvent<'a> {
-    /// A heartbeat arrived. If it needs an answer it has been answered, unless the connection is mute or its
-    /// answers are off.
+    /// A heartbeat arrived. If it needs an answer, the answer has already been sent, unless the connection is
+    /// muted or automatic answers are disabled.
     Ping(&'a [u8]),
-    /// Answer to one of our own pings.
+    /// Answer to a ping that this client sent.
     Pong(&'a [u8]),
     Text(&'a str),
-    /// A poll was answered empty, this long after it was sent: the heartbeat of long-polling.
+    /// A poll was answered without messages, this long after it was sent. This is the heartbeat of
+    /// long-polling.
     EmptyPoll(Duration),
-    /// Id of the next event, from which to resume.
+    /// Id of the event that follows. A client can resume from it.
     Id(&'a str),
 }
 
@@ -118,21 +121,21 @@ impl ClientConnection {
         self.wire.target()
     }
 
-    /// From now on nothing is sent: no pongs, no answer to a Close frame.
+    /// Stops sending: no pongs, no answer to a Close frame.
     pub(crate) fn mute(&mut self) {
         if let Some(socket) = self.wire.socket() {
             socket.mute();
         }
     }
 
-    /// From now on pings are only answered by [`Self::pong`].
+    /// Disables automatic answers to pings. Only [`Self::pong`] answers them.
     pub(crate) fn disable_answers(&mut self) {
         if let Some(socket) = self.wire.socket() {
             socket.disable_answers();
         }
     }
 
-    /// Answers a ping. An error is reported as the end of the connection by the next read.
+    /// Answers a ping. If sending fails, the next read reports the end of the connection.
     pub(crate) async fn pong(&mut self, payload: &[u8]) {
         let _ = match &mut self.wire {
             ProtocolConnection::Encke(socket) | ProtocolConnection::Plain(socket) => {
@@ -146,7 +149,7 @@ impl ClientConnection {
         };
     }
 
-    /// Sends a ping of our own. An error is reported as for [`Self::pong`].
+    /// Sends a ping. Errors are reported as in [`Self::pong`].
     pub(crate) async fn ping(&mut self, payload: &[u8]) {
         if let Some(socket) = self.wire.socket() {
             let _ = socket.send_ping(payload).await;
@@ -166,15 +169,16 @@ impl ClientConnection {
         }
     }
 
-    /// If the connection is a WebSocket, it closes with a reset when it is dropped from now on.
+    /// Makes a WebSocket connection close with a reset when it is dropped. Has no effect on other
+    /// connections.
     pub(crate) fn reset_on_drop(&mut self) {
         if let Some(socket) = self.wire.socket() {
             socket.reset_on_drop();
         }
     }
 
-    /// Closes the connection with a Close frame with code 1000, if the protocol has one. Over polls this ends
-    /// the session.
+    /// Closes the connection with a Close frame with code 1000, if the protocol has one. With polls, ends the
+    /// session.
     pub(crate) async fn close(self) {
         match self.wire {
             ProtocolConnection::Encke(mut socket)
@@ -182,7 +186,7 @@ impl ClientConnection {
             | ProtocolConnection::Socketio(mut socket) => {
                 let _ = socket.send_close(NORMAL).await;
             }
-            // Boxed because a task is as large as its largest state, for all its life.
+            // Boxed because a task is as large as its largest state, for as long as it lives.
             ProtocolConnection::Poll(polls) => Box::pin(polls.close()).await,
             ProtocolConnection::Bayeux(polls) => Box::pin(polls.close()).await,
             ProtocolConnection::BayeuxSocket(bayeux) => Box::pin(bayeux.close(NORMAL)).await,
@@ -190,14 +194,14 @@ impl ClientConnection {
         }
     }
 
-    /// Limits the total number of bytes that may be read from now on.
+    /// Limits the total number of bytes that may be read from this call on.
     pub(crate) fn allow_reading(&mut self, bytes: u32) {
         if let Some(socket) = self.wire.socket() {
             socket.allow_reading(bytes);
         }
     }
 
-    /// Sends a command. An error is reported as the end of the connection by the next read.
+    /// Sends a command. If sending fails, the next read reports the end of the connection.
     pub async fn send(&mut self, command: &str) {
         match &mut self.wire {
             ProtocolConnection::Encke(socket)
@@ -232,23 +236,24 @@ impl ClientConnection {
         self.send(&command).await;
     }
 
-    /// Like [`Self::publish`], with a key, in Encke's dialect: the server publishes a repeated command only
-    /// once.
+    /// Like [`Self::publish`], but with a key, so that the server publishes a repeated command only once.
+    /// Encke's dialect only.
     pub(crate) async fn publish_once(&mut self, id: u64, channel: &str, data: &str, key: &str) {
         self.send(&encke::publish_once(id, channel, data, key)).await;
     }
 
-    /// Passes every event to `on_event` until it breaks or the connection ends. Can be dropped and called
-    /// again at any time.
+    /// Passes every event to `on_event` until it breaks or the connection ends. The future can be dropped at
+    /// any time, and the method called again.
     pub fn each<T>(
         &mut self,
         mut on_event: impl FnMut(ClientEvent<'_>) -> ControlFlow<T>,
     ) -> impl Future<Output = Result<T, ConnectionEnd>> {
-        // One closure that captures one pointer: its captures are part of the task of every idle connection.
+        // Use one closure that captures one pointer: its captures are part of the task of every idle
+        // connection.
         poll_fn(move |context| self.poll_each(context, &mut on_event))
     }
 
-    /// Like [`Self::each`], without waiting.
+    /// Polling version of [`Self::each`].
     fn poll_each<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -285,8 +290,8 @@ impl ClientConnection {
         polled
     }
 
-    /// Sends the output of `next` whenever the kernel has accepted everything sent before, and reads
-    /// meanwhile, until the connection ends.
+    /// Sends the output of `next` whenever the kernel has accepted everything sent before. Keeps reading
+    /// until the connection ends.
     pub(crate) fn flood(
         &mut self,
         mut next: impl FnMut(&mut Vec<u8>),
@@ -320,7 +325,7 @@ impl ClientConnection {
         }
     }
 
-    /// Reads until `read` has found the greeting, which is not reported as an event.
+    /// Reads until `read` finds the greeting. The greeting is not reported as an event.
     async fn greeting<T>(&mut self, mut read: impl FnMut(&str) -> EarlyText<T>) -> Result<T, ClientFailure> {
         let Self { wire, live } = self;
         let Some(socket) = wire.socket() else { return Err(ClientFailure::NoHello) };
@@ -354,7 +359,7 @@ fn count_event(live: &ConnectionGuard, target: Target, event: ClientEvent<'_>) {
 fn is_reply(target: Target, text: &str) -> bool {
     match target {
         Target::Encke | Target::Poll => encke::is_reply(text),
-        // Messages have no such field.
+        // Replies have this field, messages do not.
         Target::Bayeux => text.contains(r#""successful":"#),
         Target::Plain | Target::Sse | Target::Socketio => false,
     }

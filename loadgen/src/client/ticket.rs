@@ -9,12 +9,12 @@ use super::ClientEvent;
 pub struct Ticket {
     pub(crate) token: Box<str>,
     pub(crate) seq: u64,
-    /// For servers with ids of their own: id of the last event.
+    /// Id of the last event, for servers that assign event ids.
     pub(crate) last_id: Option<Box<str>>,
 }
 
 impl Ticket {
-    /// Notes the last message received.
+    /// Records the position of a received message.
     pub(crate) fn note(&mut self, event: ClientEvent<'_>) {
         match event {
             ClientEvent::Text(text) => self.seq = seq_of(text).unwrap_or(self.seq),

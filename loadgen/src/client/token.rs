@@ -1,4 +1,4 @@
-//! Tokens that authenticate clients. Nothing in this module prints one.
+//! Tokens that authenticate clients. Nothing in this module prints a token.
 
 use std::fmt;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::ClientFailure;
 
-/// A token that expires sooner than this is no longer used.
+/// Minimum remaining lifetime of a token: one that expires sooner is not used.
 const MIN_TIME_LEFT: Duration = Duration::from_secs(10);
 /// Minimum time between a failure of the command and its next run.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// Accepts every text: a parse error on the command line would print it.
+/// Accepts every string, because a parse error on the command line would print it.
 impl FromStr for SecretText {
     type Err = std::convert::Infallible;
 
@@ -38,13 +38,14 @@ impl FromStr for SecretText {
 }
 
 impl SecretText {
-    /// RFC 6750, section 2.1: characters that may follow `Bearer`. Others could inject another header.
+    /// Returns whether the string may follow `Bearer` (RFC 6750, section 2.1). Other characters could inject
+    /// another header.
     pub(crate) fn is_token(&self) -> bool {
         let is_token_char = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
         !self.0.is_empty() && self.0.bytes().all(is_token_char)
     }
 
-    /// Header line that carries the token, including the line break.
+    /// Returns the header line that carries the token, including the line break.
     fn header(&self) -> String {
         format!("Authorization: Bearer {}\r\n", self.0)
     }
@@ -53,10 +54,10 @@ impl SecretText {
 /// Source of tokens.
 #[derive(Clone, Debug)]
 pub enum TokenSource {
-    /// The same token for all connections.
+    /// One token for all connections.
     Fixed(SecretText),
-    /// Shell command that prints a token. It runs at the start, and again when a connection is opened and the
-    /// `exp` of the last token is near.
+    /// Shell command that prints a token. It runs at the start, and again when a connection is opened while
+    /// the last token is close to its `exp`.
     Command(SecretText),
 }
 
@@ -67,12 +68,12 @@ pub(super) struct Tokens {
     last: Mutex<Option<TokenResult>>,
 }
 
-/// Token that the command printed, or the reason why it did not.
+/// Token that the command printed, or why it did not print one.
 #[derive(Debug)]
 struct TokenResult {
     token: Result<SecretText, String>,
     at: Instant,
-    /// Time since 1970.
+    /// Expiry as time since the Unix epoch.
     expires_at: Option<Duration>,
 }
 
@@ -81,17 +82,18 @@ impl Tokens {
         Self { source, last: Mutex::new(None) }
     }
 
-    /// Header lines to send with a request: empty, or one line.
+    /// Returns the header lines to send with a request: empty, or one line.
     pub(super) async fn headers(&self) -> Result<String, ClientFailure> {
         match &self.source {
             None => Ok(String::new()),
             Some(TokenSource::Fixed(token)) => Ok(token.header()),
-            // Boxed because a task is as large as its largest state, for all its life.
+            // Boxed because a task is as large as its largest state, for as long as it lives.
             Some(TokenSource::Command(command)) => Box::pin(self.headers_from(command)).await,
         }
     }
 
-    /// Callers that arrive while the command runs wait for its result.
+    /// Returns the header lines for the command's token. Callers that arrive while the command runs wait for
+    /// its result.
     async fn headers_from(&self, command: &SecretText) -> Result<String, ClientFailure> {
         let mut last = self.last.lock().await;
         let written = match last.take().filter(TokenResult::is_usable) {
@@ -121,7 +123,7 @@ impl TokenResult {
     }
 }
 
-/// Runs the command. Its stderr goes to loadgen's.
+/// Runs the command. Its stderr is loadgen's.
 async fn run(SecretText(command): &SecretText) -> Result<SecretText, String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
@@ -135,8 +137,8 @@ async fn run(SecretText(command): &SecretText) -> Result<SecretText, String> {
         .ok_or_else(|| "the command did not print exactly one token".to_owned())
 }
 
-/// Returns the `exp` of a JSON Web Token (RFC 7519, section 4.1.4). `None` if the token is not one or has no
-/// `exp`.
+/// Returns the `exp` of a JSON Web Token (RFC 7519, section 4.1.4). `None` if the string is not such a token
+/// or has no `exp`.
 fn expiry(token: &str) -> Option<Duration> {
     #[derive(Deserialize)]
     struct Claims {
@@ -162,7 +164,7 @@ mod tests {
     }
 
     /// Requests headers `times` times from a command that prints `token`. Returns how often the command ran,
-    /// counted with a line in a file for each run, and the results.
+    /// counted by the lines that it appends to a file, and the results.
     async fn runs(token: &str, times: usize) -> (usize, Vec<Result<String, String>>) {
         let file = tempfile::NamedTempFile::new().expect("a temporary file can be created");
         let command = format!("echo x >> {}; {token}", file.path().display());

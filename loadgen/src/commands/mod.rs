@@ -15,11 +15,11 @@ use crate::run::{drive, meaningless_assertions, measure};
 use crate::scenario::{MeasureError, Prepared, prepare};
 use crate::{selftest, workers};
 
-/// The scenario could not run at all.
+/// Exit code when the scenario could not run at all.
 const COULD_NOT_RUN: u8 = 1;
-/// Bad usage. clap uses the same code.
+/// Exit code for bad usage. clap uses the same code.
 const BAD_USAGE: u8 = 2;
-/// The self-test missed a fault, or reported one for the honest server.
+/// Exit code when the self-test missed a fault, or reported a fault of the honest server.
 const SELFTEST_FAILED: u8 = 1;
 const ASSERTION_FAILED: u8 = 99;
 

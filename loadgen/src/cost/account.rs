@@ -1,5 +1,5 @@
-//! CPU time and memory that a process used during a run, computed from periodic readings and the number of
-//! open connections at each.
+//! CPU time and memory that a process used during a run, computed from periodic readings and from the number
+//! of open connections at each reading.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::result::{Mean, Total, seconds, summed};
 
 /// Shortest interval for which CPU usage is computed: the kernel counts CPU time in ticks of 10 ms.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
-/// The same at the end of a phase and in brief phases, which are read ten times a second: accurate to a tenth
-/// of a core.
+/// Shortest interval at the end of a phase and in brief phases, in which readings are taken ten times a
+/// second. CPU usage measured over such an interval is accurate to a tenth of a core.
 pub(super) const MIN_FAST_INTERVAL: Duration = Duration::from_millis(90);
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// `before` is the reading taken before the first connection.
+    /// Creates an account. `before` is the reading taken before the first connection.
     pub(crate) fn new(before: Reading) -> Self {
         Self {
             before,
@@ -50,7 +50,7 @@ impl Account {
         self.add_each_second(reading, load);
     }
 
-    /// Returns the same as [`Self::add_fast`].
+    /// Adds a reading taken at the end of a full second. Returns the same as [`Self::add_fast`].
     pub(crate) fn add_each_second(&mut self, reading: Reading, load: ServerLoad) -> Option<f64> {
         let ended = self.end_interval(&reading, MIN_INTERVAL);
         self.add_within(reading, load);
@@ -58,7 +58,7 @@ impl Account {
     }
 
     /// Adds a reading taken in a brief phase, or at the end of any phase. If the reading completes an
-    /// interval, returns the CPU usage during it, in cores.
+    /// interval, returns the CPU usage during that interval, in cores.
     pub(crate) fn add_fast(&mut self, reading: Reading, load: ServerLoad, ends_phase: bool) -> Option<f64> {
         let ended = self.end_interval(&reading, MIN_FAST_INTERVAL);
         if ends_phase {
@@ -68,8 +68,8 @@ impl Account {
         ended
     }
 
-    /// Adds the reading taken after the run. Its resident memory is reported separately and does not count
-    /// towards the peak. Returns the same as [`Self::add_fast`].
+    /// Adds the reading taken after the run. The resident memory in this reading is reported separately and
+    /// does not count towards the peak. Returns the same as [`Self::add_fast`].
     pub(crate) fn end(&mut self, reading: Reading, load: ServerLoad, is_fast: bool) -> Option<f64> {
         let shortest = if is_fast { MIN_FAST_INTERVAL } else { MIN_INTERVAL };
         let (ended, peak) = (self.end_interval(&reading, shortest), self.resident_peak);
@@ -90,8 +90,8 @@ impl Account {
         self.cores
     }
 
-    /// Raises the peak to the mean of a phase that has ended. The mean includes time that was too short to be
-    /// an interval.
+    /// Raises the peak to the mean of a phase that has ended, if the mean is higher. The mean includes time
+    /// that was too short to form an interval.
     pub(super) fn end_phase(&mut self, mean: Option<f64>) {
         if mean > self.cores_peak {
             (self.cores, self.cores_peak) = (mean, mean);
@@ -110,7 +110,7 @@ impl Account {
         seconds(self.last.cpu.saturating_sub(self.before.cpu))
     }
 
-    /// CPU usage during the last interval that was long enough, in cores.
+    /// Returns the CPU usage during the last interval that was long enough, in cores.
     pub(crate) fn cores(&self) -> Option<f64> {
         self.cores
     }
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use crate::result::Group;
 
-    /// Reading at a given second: second, CPU in milliseconds, memory in bytes, connections, pings.
+    /// Values of a reading: second, CPU time in milliseconds, memory in bytes, connections, pings.
     type Row = (u64, u64, u64, u64, u64);
 
     fn account(rows: &[Row]) -> Account {

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use crate::result::Sample;
 
-/// CPU usage, in cores, from which loadgen counts as saturated: it has one thread.
+/// CPU usage, in cores, above which loadgen counts as saturated: it has only one thread.
 const SATURATED_CORES: f64 = 0.9;
-/// Lag from which a second counts as lagging. The lag of loadgen's own tasks adds to everything it measures.
+/// Lag above which a second counts as lagging. The lag of loadgen's own tasks adds to everything it measures.
 const HIGH_LAG_MS: f64 = 50.0;
 
 /// Counts the seconds in which loadgen was saturated or lagging.
@@ -18,18 +18,18 @@ pub(crate) struct Bottleneck {
     longest_lag_ms: f64,
 }
 
-/// loadgen's and the server's usage during one second.
+/// CPU usage of loadgen and the server, and loadgen's lag, during one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SecondUsage {
-    /// With several processes, that of the busiest one.
+    /// CPU usage of loadgen, or of its busiest process if there are several.
     pub(crate) self_cores: Option<f64>,
     pub(crate) lag_ms: Option<f64>,
-    /// `None` if the server is not sampled.
+    /// CPU usage of the server. `None` if the server is not sampled.
     pub(crate) server_cores: Option<f64>,
 }
 
 impl SecondUsage {
-    /// Takes the figures from a sample.
+    /// Extracts the values from a sample.
     pub(crate) fn of(sample: &Sample) -> Self {
         Self {
             self_cores: sample.get("loadgen.cores"),
@@ -40,7 +40,7 @@ impl SecondUsage {
 }
 
 impl Bottleneck {
-    /// Adds a second. Returns true if it is the first saturated one.
+    /// Adds a second. Returns whether it is the first saturated one.
     pub(crate) fn observe(&mut self, second: SecondUsage) -> bool {
         let SecondUsage { self_cores, lag_ms, server_cores } = second;
         self.seconds += 1;
@@ -82,7 +82,7 @@ impl Bottleneck {
     }
 }
 
-/// The end of the `loadgen` part of the result.
+/// Last fields of the `loadgen` part of the result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct BottleneckOutcome {
     saturated_seconds: u64,

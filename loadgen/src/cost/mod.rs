@@ -1,8 +1,8 @@
 //! CPU, memory, descriptors and threads of the server and of loadgen, sampled every second, and Encke's timer
 //! statistics.
 //!
-//! [`crate::process`] reads the kernel's figures and [`timers`] those of Encke. [`account`] computes peaks
-//! and means, [`steady`] the cost of a connection and of a ping. [`bottleneck`] tells whether loadgen itself
+//! [`crate::process`] reads the kernel's statistics and [`timers`] Encke's. [`account`] computes peaks and
+//! means, [`steady`] the cost of a connection and of a ping. [`bottleneck`] detects whether loadgen itself
 //! limited the run.
 
 mod account;
@@ -34,9 +34,10 @@ use crate::record::{Gauge, Recorder, SampleReason};
 use crate::result::Group;
 
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Slightly before the recorder's first sample, so that the recorder's sample contains these readings.
+/// Time until the first sample. It is slightly earlier than the recorder's first sample, which therefore
+/// contains these readings.
 const FIRST_SAMPLE: Duration = Duration::from_millis(900);
-/// Time limit for an answer of the admin API. A later answer would belong to the next second.
+/// Time limit for a response from the admin API. A later response would belong to the next second.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Samples the server and loadgen itself.
@@ -44,7 +45,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 pub(crate) struct Cost {
     server: Option<ServerProcess>,
     timers: Option<(AdminClient, TimersAccount)>,
-    /// `None` without `/proc`.
+    /// Loadgen's own process. `None` without `/proc`.
     self_usage: Option<(SampledProcess, Account)>,
     log: ProgressLog,
 }
@@ -64,8 +65,8 @@ struct ServerProcess {
 }
 
 impl Cost {
-    /// Takes the first sample. Returns an error, before the run, if something that was asked for cannot be
-    /// sampled.
+    /// Takes the first sample, before the run. Returns an error if something that the user requested cannot
+    /// be sampled.
     pub(crate) async fn open(
         options: &Sampling,
         recorder: &Recorder,
@@ -78,8 +79,8 @@ impl Cost {
         Ok(Self { server, timers: Self::open_timers(options, recorder).await?, self_usage, log: log.clone() })
     }
 
-    /// Creates an account without measurements, to learn the names of the figures. This process stands in for
-    /// the server.
+    /// Creates an instance without measurements, which provides the names of the result's numbers. This
+    /// process stands in for the server.
     pub(crate) fn placeholder(options: &Sampling, phases: &[String]) -> Self {
         let (recorder, log) = (Recorder::starting_now(), ProgressLog::silent());
         let mut server = options.pid.and_then(|_| ServerProcess::open(std::process::id(), &recorder).ok());
@@ -109,8 +110,8 @@ impl Cost {
         Ok(Some((admin, TimersAccount::new(before, recorder))))
     }
 
-    /// Samples every second and at the ends of phases until it is dropped. `load` returns the current load on
-    /// the server.
+    /// Samples every second and at the ends of phases until the future is dropped. `load` returns the current
+    /// load on the server.
     pub(crate) async fn watch(&mut self, recorder: &Recorder, load: impl Fn() -> ServerLoad) -> Infallible {
         let mut clock = recorder.clock(Instant::now() + FIRST_SAMPLE, SAMPLE_INTERVAL);
         loop {
@@ -125,11 +126,11 @@ impl Cost {
     pub(crate) async fn sample_after_run(&mut self, recorder: &Recorder) {
         let (phase, is_fast) = (recorder.current_phase(), recorder.is_sampling_fast());
         if self.server.as_ref().is_some_and(|server| server.phases.current() != phase) {
-            // The phase was over before it could be sampled.
+            // The last phase ended before it could be sampled, so sample it now.
             let at = SamplePoint { due: SampleReason::Requested, phase, is_fast, is_after_run: true };
             self.sample(ServerLoad::default(), &at).await;
         }
-        // Ends the last phase.
+        // End the last phase.
         let at = SamplePoint { due: SampleReason::Second, phase: String::new(), is_fast, is_after_run: true };
         self.sample(ServerLoad::default(), &at).await;
     }
@@ -142,8 +143,8 @@ impl Cost {
         if server.is_none() && at.due != SampleReason::Second {
             return;
         }
-        // To compute resident memory, the kernel walks all mappings of a process. Do it off the thread that
-        // measures.
+        // Read on another thread than the one that measures: to compute resident memory, the kernel walks all
+        // mappings of a process.
         let read = spawn_blocking(move || (server.map(|it| it.reading()), self_usage.map(|it| it.reading())));
         let (server, self_usage) = read.await.expect("reading does not panic and is not aborted");
         if let (Some(watched), Some(reading)) = (&mut self.server, server) {
@@ -173,7 +174,7 @@ impl Cost {
         (process.is_some() || timers.is_some()).then(|| Group::of(&ServerOutcome { process, timers }))
     }
 
-    /// Returns CPU and memory of loadgen itself.
+    /// Returns the CPU and memory usage of loadgen itself.
     pub(crate) fn self_usage(&self) -> Option<CostSummary> {
         self.self_usage.as_ref().map(|(_, account)| account.summary())
     }
@@ -203,7 +204,7 @@ struct SamplePoint {
     due: SampleReason,
     phase: String,
     is_fast: bool,
-    /// Taken after loadgen has dropped its connections.
+    /// Whether the sample is taken after loadgen has dropped its connections.
     is_after_run: bool,
 }
 
@@ -285,7 +286,8 @@ impl ServerProcess {
     #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
     fn update_gauges(&self, reading: Option<&Reading>) {
         match reading {
-            // The series shows the highest value since its last sample, so that it contains the peaks.
+            // Raise the gauges instead of setting them, so that the series shows the highest value since its
+            // last sample and contains the peaks.
             Some(reading) => {
                 self.cores.raise(self.account.cores());
                 self.resident_bytes.raise(Some(reading.resident_bytes as f64));

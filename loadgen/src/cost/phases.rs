@@ -9,10 +9,10 @@ use super::account::{MIN_FAST_INTERVAL, cores};
 use crate::process::Reading;
 use crate::result::seconds;
 
-/// Further phases are not recorded.
+/// Maximum number of phases to record. Later phases are ignored.
 const MAX_PHASES: usize = 256;
 
-/// Phases in the order in which they began. A phase that is entered again continues the existing one.
+/// Phases in the order in which they began. Entering a phase again continues the existing one.
 #[derive(Debug, Default)]
 pub(super) struct Phases {
     all: IndexMap<String, PhaseUsage>,
@@ -21,7 +21,7 @@ pub(super) struct Phases {
 
 #[derive(Debug)]
 struct PhaseUsage {
-    /// Reading at which the phase was last entered.
+    /// Reading taken when the phase was last entered.
     from: Reading,
     last: Reading,
     time_before: Duration,
@@ -46,7 +46,7 @@ struct Cores {
 #[derive(Debug, Serialize)]
 struct ResidentBytes {
     peak: u64,
-    /// At the end of the phase.
+    /// Resident memory at the end of the phase.
     end: u64,
 }
 
@@ -55,13 +55,13 @@ impl Phases {
         &self.current
     }
 
-    /// Adds a reading taken in the named phase; there is at least one when a phase begins. `cores` is the
-    /// mean CPU usage since an earlier reading, which was in the same phase as the previous one. Returns the
-    /// mean of the phase that this reading ended, if any.
+    /// Adds a reading taken in the phase `name`. Must be called when a phase begins. `cores` is the mean CPU
+    /// usage over an interval that ends with this reading and lies within the phase of the previous reading.
+    /// Returns the mean of the phase that this reading ended, if any.
     pub(super) fn add(&mut self, name: &str, reading: &Reading, cores: Option<f64>) -> Option<f64> {
         if let Some(phase) = self.all.get_mut(&self.current) {
             phase.add(reading, cores);
-            // Memory resident after the run does not belong to its last phase.
+            // Ignore memory resident after the run: it does not belong to the last phase.
             if !name.is_empty() {
                 phase.resident_peak = phase.resident_peak.max(reading.resident_bytes);
             }
@@ -102,7 +102,7 @@ impl Phases {
         }
     }
 
-    /// Results by phase name, with characters that a result path does not allow replaced by `_`.
+    /// Returns the results by phase name. Characters that a result path does not allow are replaced with `_`.
     pub(super) fn outcome(&self) -> IndexMap<String, PhaseCost> {
         let path_name = |name: &str| {
             name.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect()
@@ -199,7 +199,7 @@ mod tests {
     fn no_phase_has_a_higher_peak_than_the_run() {
         let start = Instant::now();
         let (mut account, mut phases) = (Account::new(reading(start, 0, 0)), Phases::default());
-        // The last 80 ms count in the phase's mean, but are too short for an interval.
+        // The last 80 ms count towards the phase's mean, but are too short for an interval.
         for (name, at_ms, cpu_ms) in [
             ("connect", 0, 0),
             ("connect", 1000, 100),

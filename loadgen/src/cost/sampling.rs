@@ -15,7 +15,7 @@ pub(crate) struct Sampling {
     /// Key of the admin listener, if it requires one
     #[arg(long, value_name = "KEY", requires = "admin", help_heading = "Server")]
     pub(crate) api_key: Option<String>,
-    /// The admin listener is used for publishing and need not report timers.
+    /// Whether the admin listener is used for publishing and need not report timers.
     #[arg(skip)]
     pub(crate) admin_is_for_publishing: bool,
 }

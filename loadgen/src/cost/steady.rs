@@ -1,19 +1,19 @@
-//! The steady period of a run, in which the most connections were open. The cost per connection and per ping
-//! is computed from it.
+//! The steady period of a run: the period with the most open connections. The cost per connection and per
+//! ping is computed from it.
 
 use std::time::Duration;
 
 use crate::process::Reading;
 use crate::record::Traffic;
 
-/// Less CPU time than this is too inaccurate to compute a cost per ping.
+/// Minimum CPU time for computing a cost per ping: less is too inaccurate.
 const MIN_CPU: Duration = Duration::from_millis(100);
 
-/// Load on the server at one instant.
+/// Load on the server at a given time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerLoad {
     pub(crate) connections: u64,
-    /// Pings since the start.
+    /// Number of pings since the start.
     pub(crate) pings: u64,
 }
 
@@ -23,8 +23,8 @@ impl ServerLoad {
     }
 }
 
-/// Period with the most open connections. It begins with the reading that has over 1 % more connections than
-/// any earlier one, and ends before the first reading that has over 1 % fewer.
+/// Period with the most open connections. It begins with the reading that has more than 1 % more connections
+/// than any earlier reading, and ends before the first one that has more than 1 % fewer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SteadyPeriod {
     from: (Reading, ServerLoad),
@@ -51,12 +51,12 @@ impl SteadyPeriod {
         self.to.0.at - self.from.0.at
     }
 
-    /// Open connections at the end of the period.
+    /// Returns the number of open connections at the end of the period.
     pub(super) fn connections(&self) -> u64 {
         self.to.1.connections
     }
 
-    /// Resident memory at the end of the period.
+    /// Returns the resident memory at the end of the period.
     pub(super) fn resident_bytes(&self) -> u64 {
         self.to.0.resident_bytes
     }
@@ -68,7 +68,8 @@ impl SteadyPeriod {
         (load.connections > 0).then(|| (grown as f64 / load.connections as f64).round())
     }
 
-    /// Total CPU time divided by pings: the cost of a ping if the server does nothing else.
+    /// Returns the total CPU time divided by the number of pings: the cost of a ping if the server does
+    /// nothing else.
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
     pub(super) fn cpu_ms_per_ping(&self) -> Option<f64> {
         let pings = self.to.1.pings.saturating_sub(self.from.1.pings);

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use crate::record::{Gauge, Recorder};
 
 pub(super) const PATH: &str = "/api/timers";
-/// Further levels have no curve of their own.
+/// Maximum number of levels with a curve. Additional levels are not plotted.
 const MAX_LEVELS: usize = 16;
 
-/// An answer of the admin API. Percentiles and counts cover the time since the server's start.
+/// A response from the admin API. Percentiles and counts cover the time since the server's start.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(super) struct TimerReport {
     entries: u64,
-    /// Entries in each level of the wheel, finest level first.
+    /// Number of entries in each level of the wheel, finest level first.
     levels: Vec<u64>,
     lateness: Lateness,
     dispatch: Dispatch,
@@ -40,7 +40,7 @@ struct Stalls {
     stolen_ms: f64,
 }
 
-/// Statistics over a run.
+/// Timer statistics of a run.
 #[derive(Debug)]
 pub(super) struct TimersAccount {
     before: TimerReport,
@@ -102,7 +102,7 @@ impl TimersAccount {
         self.last = timers;
     }
 
-    /// Records a sample that got no answer. Returns true the first time.
+    /// Records a sample for which no valid response arrived. Returns true the first time.
     pub(super) fn add_missed(&mut self) -> bool {
         self.missed += 1;
         self.gauges.update(None);

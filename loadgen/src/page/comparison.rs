@@ -1,4 +1,4 @@
-//! The page that shows several results side by side.
+//! The page that compares several results.
 
 use encke_plot::{Axis, HEIGHT, Line, LineStyle, Plot, Unit, colour};
 use maud::{Markup, html};
@@ -8,9 +8,9 @@ use super::titles::title;
 use super::{distributions, page, plots, section};
 use crate::result::{Column, ColumnKind, Compared, Series, rows, show_ratio};
 
-/// Further plots are left out: nobody would look at them.
+/// Maximum number of plots. Additional plots are left out, because a longer page would be hard to read.
 const MAX_PLOTS: usize = 64;
-/// Ratio from which a difference is shown in bold.
+/// Ratio above which a difference is shown in bold.
 const NOTABLE_RATIO: f64 = 1.1;
 
 pub(crate) fn comparison_page(results: &[Compared]) -> String {
@@ -87,7 +87,7 @@ fn distributions(results: &[Compared]) -> Vec<Plot> {
     names.into_iter().flat_map(plot).flatten().take(MAX_PLOTS).collect()
 }
 
-/// Plots each column that any of the results has. Of percentiles, only the 99th.
+/// Plots each column that any of the results has. Of the percentiles, only the 99th is plotted.
 fn over_time(results: &[Compared]) -> Vec<Plot> {
     let series: Vec<Series> = results.iter().map(|it| it.document.series()).collect();
     let is_plotted = |column: &&Column| match column.kind {

@@ -6,15 +6,15 @@ use super::points::{points, rate_note};
 use super::titles::title;
 use crate::result::{Column, ColumnKind, Document, Series};
 
-/// Counts that exist for every connection. They have plots of their own.
+/// Counts that exist for every connection, and the titles of their plots.
 const TRAFFIC: [(&str, &[&str]); 3] =
     [("Connects and closes", &["connects", "closes"]), ("Messages", &["messages"]), ("Pings", &["pings"])];
 const CLOSE_CODE_PREFIX: &str = "closes.";
-/// More lines in one plot would be hard to tell apart.
+/// Maximum number of lines in one plot: more would be hard to tell apart.
 const MAX_LINES: usize = 6;
-/// Suffixes of the percentile columns of a timing. Columns that differ only in these share a plot.
+/// Suffixes of the percentile columns of a timing. Columns that differ only in these suffixes share a plot.
 const PERCENTILES: [&str; 5] = [".p50", ".p90", ".p99", ".p99.9", ".max"];
-/// Ratio of the highest to the lowest value from which small values would be invisible on a linear axis.
+/// Ratio of the highest to the lowest value above which small values would be invisible on a linear axis.
 const WIDE_RANGE: f64 = 30.0;
 
 /// Plots the series of one run.
@@ -43,8 +43,8 @@ impl Curves {
         plots
     }
 
-    /// Plots the scenario's own counts. In a mix, a prefix before the first dot names the scenario, and each
-    /// has plots of its own.
+    /// Plots the scenario's own counts. In a mix, the part of a name before the first dot is the scenario,
+    /// and each scenario has separate plots.
     pub(super) fn events(&self) -> Vec<Plot> {
         let has_own_plot =
             |name: &str| TRAFFIC.iter().any(|(_, names)| names.contains(&name)) || name == "errors";
@@ -72,13 +72,13 @@ impl Curves {
         scenarios.into_iter().flat_map(of_scenario).collect()
     }
 
-    /// Plots the percentiles of each second for everything that is timed.
+    /// Plots the percentiles, second by second, of everything that is timed.
     pub(super) fn times(&self) -> Vec<Plot> {
         let times = self.find(ColumnKind::Time, |name| !is_cost(name));
         self.by_stem(&times, |stem| format!("{}, per second", title(stem)))
     }
 
-    /// Plots the cost of the server or of loadgen: the columns with this prefix.
+    /// Plots the resource usage of the server or of loadgen: the columns with this prefix.
     pub(super) fn cost(&self, prefix: &str) -> Vec<Plot> {
         let measured = [ColumnKind::Gauge, ColumnKind::Time]
             .map(|kind| self.find(kind, |name| name.starts_with(prefix)));
@@ -91,7 +91,8 @@ impl Curves {
         plots
     }
 
-    /// Plots counts per second, without those that stayed zero. Counts of similar size share a plot.
+    /// Plots counts per second. Counts that stayed zero are left out, and counts of similar size share a
+    /// plot.
     fn counts(&self, title: &str, is_selected: impl Fn(&str) -> bool) -> Vec<Plot> {
         let mut columns = self.find(ColumnKind::Count, is_selected);
         columns.retain(|column| column.values.iter().flatten().any(|count| *count > 0.0));
@@ -117,7 +118,7 @@ impl Curves {
     fn by_stem(&self, columns: &[&Column], title: impl Fn(&str) -> String) -> Vec<Plot> {
         let plots = columns.chunk_by(|one, other| stem(&one.name) == stem(&other.name)).filter_map(|group| {
             let stem = stem(&group[0].name);
-            // Many levels of a wheel are never used.
+            // Leave out unused levels: a wheel has many.
             let used =
                 group.iter().copied().filter(|column| !is_numbered(&column.name) || peak(column) > 0.0);
             self.plot(title(stem), Unit::of(stem), &used.collect::<Vec<_>>())
@@ -133,7 +134,7 @@ impl Curves {
             .collect()
     }
 
-    /// Returns `None` if nothing was measured.
+    /// Plots the columns with a common axis. Returns `None` if nothing was measured.
     fn plot(&self, title: String, unit: Unit, columns: &[&Column]) -> Option<Plot> {
         let lines: Vec<_> =
             columns.iter().enumerate().map(|(index, column)| self.line(index, column)).collect();

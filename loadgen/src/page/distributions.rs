@@ -5,15 +5,15 @@ use encke_plot::{Axis, HEIGHT, Line, LineStyle, Plot, Unit, colour};
 use super::titles::title;
 use crate::result::Distribution;
 
-/// Buckets of a histogram. Each is wider than the one before by the same factor.
+/// Number of buckets of a histogram. Each bucket is wider than the previous one by the same factor.
 const BUCKETS: u16 = 60;
-/// Times are recorded in microseconds; shorter ones count as one.
+/// Shortest time shown. Times are recorded in microseconds; shorter ones count as one microsecond.
 const SHORTEST_MS: f64 = 0.001;
 
-/// Colour number, name in the plot, and distribution.
+/// Colour index, name in the plot, and distribution.
 pub(super) type NamedDistribution<'a> = (usize, String, &'a Distribution);
 
-/// Returns a histogram.
+/// Returns a plot of the histograms.
 pub(super) fn histogram(name: &str, distributions: &[NamedDistribution<'_>]) -> Option<Plot> {
     let (low, high) = bounds(distributions)?;
     let x = Axis::logarithmic(low, high, Unit::Millis);
@@ -38,11 +38,11 @@ pub(super) fn histogram(name: &str, distributions: &[NamedDistribution<'_>]) -> 
     })
 }
 
-/// Returns a plot of the time at every percentile.
+/// Returns a plot of the time at each percentile.
 pub(super) fn percentiles(name: &str, distributions: &[NamedDistribution<'_>]) -> Option<Plot> {
     let (low, high) = bounds(distributions)?;
     let most = distributions.iter().map(|(_, _, distribution)| distribution.micros().len()).max()?;
-    // The highest percentile at which two samples can still differ.
+    // End the axis at the highest percentile at which two samples can still differ.
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
     let x = Axis::quantiles(1.0 - 1.0 / (most as f64 * 2.0));
     let lines = distributions.iter().map(|(index, name, distribution)| Line {
@@ -98,7 +98,7 @@ fn quantiles(distribution: &Distribution) -> Vec<(f64, Option<f64>)> {
         return Vec::new();
     }
     let mut points = vec![(0.0, Some(distribution.at(0.0).max(SHORTEST_MS)))];
-    // 24 points per nine, up to six nines.
+    // Draw 24 points per nine, up to six nines.
     for step in 1..=144_u16 {
         let quantile = 1.0 - 10_f64.powf(-f64::from(step) / 24.0);
         points.push((quantile, Some(distribution.at(quantile).max(SHORTEST_MS))));

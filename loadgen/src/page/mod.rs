@@ -1,5 +1,5 @@
-//! Results as self-contained HTML pages: no scripts, no fonts, no network. Plots are inline SVG. Page and
-//! plots take their colours from the style sheet, which has a light and a dark theme.
+//! Results as self-contained HTML pages: no scripts, no fonts, no network access. Plots are inline SVG. The
+//! page and the plots take their colours from the style sheet, which has a light and a dark theme.
 
 mod comparison;
 mod curves;
@@ -18,10 +18,11 @@ pub(crate) use self::comparison::comparison_page;
 use self::curves::Curves;
 use crate::result::{Distribution, Document};
 
-/// Suffix of latencies counted from the actual start instead of from when the operation was due.
+/// Suffix of latencies counted from the actual start of an operation instead of from the time at which it was
+/// due.
 const FROM_START_SUFFIX: &str = "_from_start_ms";
 
-/// Returns the page of one run.
+/// Returns the page for one run.
 pub(crate) fn run_page(document: &Document) -> String {
     let curves = Curves::of(document);
     let title = format!("loadgen {}", document.text("scenario"));
@@ -100,8 +101,8 @@ fn plots(title: &str, plots: &[Plot]) -> Markup {
     }
 }
 
-/// Plots a histogram and the percentiles of each latency. Both views of a latency, from when it was due and
-/// from its start, share a plot.
+/// Plots a histogram and the percentiles of each latency. Latencies counted from the due time and from the
+/// actual start of the same operation share a plot.
 fn distribution_plots(document: &Document) -> Vec<Plot> {
     let histograms = document.histograms();
     let find = |name: &str| histograms.iter().find(|(known, _)| *known == name).map(|(_, it)| it);
@@ -109,7 +110,7 @@ fn distribution_plots(document: &Document) -> Vec<Plot> {
     for (name, distribution) in &histograms {
         let base = name.strip_suffix("_ms").unwrap_or(name);
         let from_start: Option<&Distribution> = find(&format!("{base}{FROM_START_SUFFIX}"));
-        // Already in the plot of the latency that is counted from when it was due.
+        // Skip it: the plot of the latency counted from the due time already includes it.
         if name.strip_suffix(FROM_START_SUFFIX).is_some_and(|base| find(&format!("{base}_ms")).is_some()) {
             continue;
         }

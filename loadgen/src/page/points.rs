@@ -2,10 +2,11 @@
 
 use crate::result::{Column, ColumnKind, Series};
 
-/// More points of a rate would be noise. Beyond this, neighbouring samples are averaged into one point.
+/// Maximum number of points of a rate: more would be noise. Above this, neighbouring samples are averaged
+/// into one point.
 const MAX_RATE_POINTS: usize = 240;
 
-/// Returns a column over time. Counts become rates per second.
+/// Returns the points of a column over time. Counts become rates per second.
 pub(super) fn points(series: &Series, column: &Column) -> Vec<(f64, Option<f64>)> {
     if column.kind != ColumnKind::Count {
         return series.t().iter().copied().zip(column.values.iter().copied()).collect();
@@ -25,7 +26,7 @@ fn samples_per_point(series: &Series) -> usize {
     series.t().len().div_ceil(MAX_RATE_POINTS).max(1)
 }
 
-/// Returns the note that a plot shows about its rates.
+/// Returns the note that plots show about their rates.
 pub(super) fn rate_note(series: &Series) -> String {
     let size = samples_per_point(series);
     match series.t().get(size - 1) {

@@ -1,4 +1,4 @@
-//! Tables of a page.
+//! The tables on a page.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,4 @@
-//! Tests of pages of made-up results.
+//! Tests of pages with made-up results.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use crate::result::{ColumnKind, Document, Ending, Group, RunInfo, RunPhase, Samp
 
 const HOSTILE: &str = "<script>alert(1)</script>\"'&";
 
-/// Result of a run that lasted `seconds`, in which every name is hostile.
+/// Returns the result of a run that lasted `seconds`, in which every name is hostile.
 fn result(seconds: u32) -> Document {
     let mut series = Series::default();
     for second in 1..=seconds {

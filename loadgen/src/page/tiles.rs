@@ -5,7 +5,8 @@ use maud::{Markup, html};
 
 use crate::result::Document;
 
-/// Path, label, and whether any value above zero is a fault. Paths that a result does not have are left out.
+/// Path, label, and whether any value above zero is a fault. Tiles whose path the result does not have are
+/// left out.
 const TILES: [(&str, &str, bool); 19] = [
     ("traffic.connections_max", "peak connections", false),
     ("traffic.connects", "connects", false),

@@ -1,6 +1,6 @@
 //! Titles of plots, made from the names of numbers in a result.
 
-/// Titles of known names. A name comes before any shorter name that is a prefix of it.
+/// Titles of known names. A name comes before any shorter name that is its prefix.
 const TITLES: [(&str, &str); 30] = [
     ("connect_from_start_ms", "Time to connect, from its actual start"),
     ("connect_ms", "Time to connect"),
@@ -34,7 +34,7 @@ const TITLES: [(&str, &str); 30] = [
     ("errors", "Errors"),
 ];
 
-/// Returns the title for a name. A prefix, like that of a mix or of a part of an outcome, follows in
+/// Returns the title for a name. A prefix, such as the run in a mix or the part of an outcome, follows in
 /// parentheses.
 pub(super) fn title(name: &str) -> String {
     if let Some((known, words)) = find(name) {

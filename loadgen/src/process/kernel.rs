@@ -7,18 +7,18 @@ use procfs::process::ProcState;
 use procfs::{ProcError, ProcResult};
 use tokio::time::Instant;
 
-/// Resource usage of a process at one instant.
+/// Resource usage of a process at a given time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reading {
     pub(crate) at: Instant,
-    /// User and system time of all threads since the process began, in steps of the kernel's clock tick.
+    /// User and system time of all threads since the process began, in units of the kernel's clock tick.
     pub(crate) cpu: Duration,
     pub(crate) resident_bytes: u64,
     pub(crate) descriptors: Option<u64>,
     pub(crate) threads: u64,
 }
 
-/// Reason why there is no reading.
+/// Why there is no reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadingError {
     /// The process does not exist, or has ended.
@@ -26,7 +26,7 @@ pub(crate) enum ReadingError {
     Other(String),
 }
 
-/// A running process, identified by its open `/proc` directory, so a later process with the same number is
+/// A running process, identified by its open `/proc` directory, so that a later process with the same id is
 /// not mistaken for it.
 #[derive(Clone, Debug)]
 pub(crate) struct SampledProcess(Arc<procfs::process::Process>);
@@ -49,8 +49,8 @@ impl SampledProcess {
         procfs::process::Process::myself().ok().map(|process| Self(Arc::new(process)))
     }
 
-    /// Source of the figures for resident memory. `smaps_rollup` is exact, but only readable by a process
-    /// that may debug the other one; `statm` is readable by everyone, and may be off by some hundred
+    /// Returns the source of the resident memory size. `smaps_rollup` is exact, but only readable by a
+    /// process that may debug the other one; `statm` is readable by everyone, and may be off by a few hundred
     /// kilobytes.
     pub(crate) fn resident_from(&self) -> &'static str {
         if self.rolled_up_bytes().is_some() { "smaps_rollup" } else { "statm" }
@@ -83,7 +83,7 @@ impl SampledProcess {
         maps.into_iter().find_map(|map| map.extension.map.get("Rss").copied())
     }
 
-    /// Resident memory now, and its peak since the program began.
+    /// Returns the current resident memory and its peak since the program began.
     pub(crate) fn resident_and_peak_bytes(&self) -> Option<(u64, u64)> {
         let status = self.0.status().ok()?;
         // The kernel's "kB" are KiB.
@@ -150,8 +150,8 @@ mod tests {
                 text.lines().find_map(|line| line.strip_prefix("Rss:"))?.trim().strip_suffix(" kB")?;
             Some(kibibytes.parse::<u64>().expect("the value is a number") * 1024)
         };
-        // The process still grows until it sleeps: a reading counts only if the kernel reports the same value
-        // before and after it.
+        // The process still grows until it sleeps, so a reading counts only if the kernel reports the same
+        // value before and after it.
         let (expected, read) = loop {
             let (before, read, after) = (kernel_rss(), process.rolled_up_bytes(), kernel_rss());
             if before == after {
@@ -160,7 +160,7 @@ mod tests {
         };
         assert_eq!(read, expected);
         assert!(process.reading().expect("the process is running").resident_bytes > 0);
-        // Now the process has ended, but its number is not free yet.
+        // Kill the process without waiting for it: it has ended, but its id is not free yet.
         sleeper.kill().expect("the child can be killed");
         let ended = || process.reading() == Err(ReadingError::Ended);
         while !ended() {

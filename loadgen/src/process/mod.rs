@@ -1,5 +1,5 @@
-//! Processes: resource usage of any process, limits and signals of this one, and a server that it starts
-//! itself.
+//! Processes: resource usage of any process, limits and signals of this one, and a server that it starts as a
+//! child.
 
 mod kernel;
 mod self_usage;

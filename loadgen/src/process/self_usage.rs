@@ -12,10 +12,10 @@ use super::kernel::SampledProcess;
 use crate::record::{Gauge, Recorder, Stalls};
 use crate::result::{Highest, Total, millis, seconds, summed};
 
-/// Descriptors reserved for everything other than connections.
+/// Descriptors reserved for everything except connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 const LAG_SAMPLE: Duration = Duration::from_millis(10);
-/// Over a shorter time than this, the kernel's CPU accounting is too coarse.
+/// Minimum time for computing CPU usage: over shorter times, the kernel's CPU accounting is too coarse.
 const MIN_CPU_SAMPLE: Duration = Duration::from_millis(500);
 
 /// Raises the descriptor limit to its hard limit, and checks that the connections fit.
@@ -40,18 +40,18 @@ fn check_descriptors(connections: u32, limit: u64) -> Result<(), String> {
     ))
 }
 
-/// Scheduling lag and resource usage of this process. Its measurements of the server may be late by as much
-/// as the lag.
+/// Scheduling lag and resource usage of this process. Its measurements of the server may be too high by as
+/// much as the lag.
 #[derive(Debug)]
 pub(crate) struct SelfUsage {
     longest: Cell<Duration>,
     longest_of_second: Cell<Duration>,
-    /// Instant of the last reading of the CPU time, and its value.
+    /// When the CPU time was last read, and its value.
     cpu_seen: Cell<(Instant, Option<Duration>)>,
     lag_ms: Gauge,
     cores: Gauge,
     resident_bytes: Gauge,
-    /// `None` if there is no `/proc`.
+    /// The current process. `None` if there is no `/proc`.
     process: Option<SampledProcess>,
 }
 
@@ -112,15 +112,15 @@ impl SelfUsage {
         }
     }
 
-    /// The peak is that of this program alone. (The one of getrusage includes the process that was forked to
-    /// start it.)
+    /// Returns the current and the peak resident memory. Unlike the peak that getrusage reports, this peak
+    /// does not include the process that was forked to start the program.
     fn resident_and_peak_bytes(&self) -> Option<(u64, u64)> {
         self.process.as_ref()?.resident_and_peak_bytes()
     }
 }
 
 summed! {
-    /// Beginning of the `loadgen` part of the result.
+    /// First fields of the `loadgen` part of the result.
     pub(crate) struct UsageSummary {
         cpu_seconds: Option<Total>,
         peak_resident_bytes: Option<u64>,
@@ -140,7 +140,7 @@ impl UsageSummary {
     }
 }
 
-/// User and system time of all threads of this process.
+/// Returns the user and system time of all threads of this process.
 fn cpu_time() -> Option<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
     Some(as_duration(usage.user_time())? + as_duration(usage.system_time())?)

@@ -1,5 +1,5 @@
-//! A server that this process starts like systemd does: with listeners that are open before the server starts
-//! and after it ends.
+//! A server that this process starts the way systemd does: the listeners are open before the server starts
+//! and after it exits.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 
-/// A server, its listeners, and the file for its output. The server is killed when this is dropped.
+/// A server, its listeners, and the file for its output. Dropping this kills the server.
 #[derive(Debug)]
 pub(crate) struct Service {
     command: String,
@@ -41,9 +41,8 @@ impl Service {
         let (public, admin) =
             (self.public.try_clone()?, self.admin.as_ref().map(TcpListener::try_clone).transpose()?);
         let (count, names) = if admin.is_some() { (2, "public:admin") } else { (1, "public") };
-        // The listeners are passed as standard input and output, which needs no unsafe code. The shell moves
-        // them to the descriptors that the protocol prescribes, and then executes the server in its own
-        // place.
+        // Pass the listeners as standard input and output, which needs no unsafe code. The shell moves them
+        // to the descriptors that the protocol prescribes, and then replaces itself with the server.
         let script = format!(
             "exec 3<&0 4<&1 </dev/null >&2; \
              export LISTEN_PID=$$ LISTEN_FDS={count} LISTEN_FDNAMES={names}; \
@@ -61,10 +60,10 @@ impl Service {
         Ok(())
     }
 
-    /// Sends SIGTERM, and waits for the server to end.
+    /// Sends SIGTERM, and waits for the server to exit.
     pub(crate) async fn stop(&mut self) -> io::Result<ExitStatus> {
         let Some(child) = &mut self.child else { return Err(io::Error::other("the server was not started")) };
-        // A child that has been waited for has no id.
+        // A child that has already been waited for has no id.
         if let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()) {
             kill(Pid::from_raw(pid), Signal::SIGTERM)?;
         }
@@ -72,7 +71,7 @@ impl Service {
     }
 }
 
-/// Runs a shell command to its end.
+/// Runs a shell command and waits until it exits.
 pub(crate) async fn run_shell(command: &str, log: Option<&Path>) -> Result<ExitStatus, String> {
     let log = log.map(open_log).transpose()?;
     let run = async {

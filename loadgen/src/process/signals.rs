@@ -1,4 +1,4 @@
-//! Ctrl-C or SIGTERM ends a run early, with the result so far.
+//! Ctrl-C and SIGTERM: end a run early and report the result so far.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts listening. From now on neither signal ends the process by itself.
+    /// Starts listening. From this call on, neither signal terminates the process by default.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }

@@ -12,7 +12,7 @@ use crate::record::Recorder;
 use crate::result::Group;
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
-/// More bars would not fit on a terminal.
+/// Maximum number of bars: more would not fit on a terminal.
 const MAX_BARS: usize = 16;
 
 /// Progress of one activity.
@@ -34,7 +34,7 @@ pub(crate) fn print_sample(recorder: &Recorder) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// Draws the live view until dropped. indicatif draws nothing if stderr is not a terminal.
+/// Draws the live view until the future is dropped. indicatif draws nothing if stderr is not a terminal.
 pub(crate) async fn draw(log: ProgressLog, recorder: &Recorder, read: impl Fn() -> Vec<Bar>) -> Infallible {
     let style = |template| ProgressStyle::with_template(template).expect("the template is valid");
     let head =
@@ -54,13 +54,13 @@ pub(crate) async fn draw(log: ProgressLog, recorder: &Recorder, read: impl Fn() 
     }
 }
 
-/// Formats connections, rates and errors as one line.
+/// Formats the number of connections, rates and errors as one line.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they are counts")]
 fn headline(recorder: &Recorder) -> String {
     let last = recorder.last();
     let rate = |name| HumanCount(last.get(name).unwrap_or_default() as u64);
     let total = |name| HumanCount(recorder.monotonic_value(name).unwrap_or_default() as u64);
-    // Connections of worker processes are known from samples only.
+    // Connections of worker processes are known only from their samples.
     let open =
         Some(recorder.traffic().open()).filter(|open| *open > 0).map_or(rate("connections"), HumanCount);
     format!(

@@ -1,4 +1,5 @@
-//! Counters and gauges of a scenario. All tasks run on one thread, so plain cells suffice to share them.
+//! Counters and gauges of a scenario. All tasks run on one thread, so plain cells suffice to share the
+//! values.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use std::rc::Rc;
 use crate::result::{Highest, Level, Total, summed};
 use crate::transport::websocket::ConnectionEnd;
 
-/// Count that only grows. Clones share the count.
+/// A count that only grows. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter(Rc<Cell<u64>>);
 
@@ -25,7 +26,7 @@ impl Counter {
     }
 }
 
-/// Measured value that can rise and fall. Clones share the value.
+/// A measured value that can rise and fall. Clones share the value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gauge {
     value: Rc<Cell<GaugeValue>>,
@@ -39,7 +40,7 @@ struct GaugeValue {
 }
 
 impl Gauge {
-    /// Creates a gauge of which, with several processes, the highest value counts instead of the sum.
+    /// Creates a gauge whose values are combined by taking the maximum over all processes, not the sum.
     pub(crate) fn highest() -> Self {
         Self { is_highest: true, ..Self::default() }
     }
@@ -49,14 +50,14 @@ impl Gauge {
         self.value.set(GaugeValue { last: value, was_sampled: false });
     }
 
-    /// Raises the value to `value`, or replaces it if it has been sampled since it was set. So a sample
-    /// shows the highest value since the previous sample.
+    /// Raises the value to `value`, or replaces it if the gauge has been sampled since it was last set.
+    /// Therefore a sample shows the highest value since the previous sample.
     pub(crate) fn raise(&self, value: Option<f64>) {
         let GaugeValue { last, was_sampled } = self.value.get();
         self.set(if was_sampled { value } else { last.into_iter().chain(value).reduce(f64::max) });
     }
 
-    /// Returns the value for a sample that is being taken.
+    /// Returns the value for a sample, and marks it as sampled.
     pub(super) fn take_level(&self) -> Level {
         let GaugeValue { last: value, .. } = self.value.get();
         self.value.set(GaugeValue { last: value, was_sampled: true });
@@ -83,7 +84,7 @@ impl ConnectionEnds {
         self.by_code.borrow().clone()
     }
 
-    /// Number of connections that ended because the server sent invalid frames.
+    /// Returns the number of connections that ended because the server sent invalid frames.
     pub(super) fn faults(&self) -> u64 {
         self.faults.borrow().values().sum()
     }

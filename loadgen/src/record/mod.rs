@@ -1,7 +1,7 @@
 //! Records by name what is counted and timed while a scenario runs. One task samples all of it every second.
 //!
 //! A scenario keeps its [`Counter`]s, [`Gauge`]s and [`Times`] (or [`Latency`], for both views of coordinated
-//! omission) as fields. In `Scenario::record` it names those that get a curve over time:
+//! omission) as fields. In `Scenario::record` it names the ones that get a curve over time:
 //!
 //! ```text
 //! fn record(&self, recorder: &Recorder) {
@@ -12,11 +12,11 @@
 //! }
 //! ```
 //!
-//! Parts that several scenarios share name theirs in a `register` function. The names are those of the
-//! outcome, so that an assertion finds both. Records with the same name are added up: this is how scenarios
-//! that run at the same time share a curve. Connections, connects, closes by code, messages and pings are
-//! counted in [`Traffic`], and errors in `Failures`; they need no naming. [`Recorder::phase`] names the
-//! current phase of the run.
+//! Parts that several scenarios share register their values in a `register` function. The names are the same
+//! as in the outcome, so that an assertion finds both. Records with the same name are added up: this is how
+//! scenarios that run at the same time share a curve. Connections, connects, closes by code, messages and
+//! pings are counted in [`Traffic`], and errors in `Failures`; they need no naming. [`Recorder::phase`] names
+//! the current phase of the run.
 
 mod counts;
 mod sampling;
@@ -43,7 +43,7 @@ use self::triggers::SampleTriggers;
 pub(crate) use self::triggers::{SampleReason, SamplingClock};
 use crate::result::{RunPhase, Sample, Series, Values};
 
-/// Further phases are not recorded.
+/// Maximum number of phases to record. Later phases are ignored.
 const MAX_PHASES: usize = 256;
 
 /// Records of one run. Clones record into the same run.
@@ -61,9 +61,9 @@ struct SharedRecords {
     counters: RefCell<Vec<NamedSource<Counter>>>,
     gauges: RefCell<Vec<NamedSource<Gauge>>>,
     times: RefCell<Vec<NamedSource<Times>>>,
-    /// Count of each close code in the previous sample.
+    /// Count of each close code at the previous sample.
     last_sampled_codes: RefCell<BTreeMap<u16, u64>>,
-    /// Names, and when each began, in seconds since the start.
+    /// Name of each phase, and when it began, in seconds since the start.
     phases: RefCell<Vec<(String, f64)>>,
     triggers: SampleTriggers,
     stalls: Stalls,
@@ -75,7 +75,7 @@ struct SharedRecords {
 struct NamedSource<T> {
     name: String,
     source: T,
-    /// Value of a counter in the previous sample.
+    /// Value of a counter at the previous sample.
     last_sampled: u64,
 }
 
@@ -101,7 +101,7 @@ impl Recorder {
         recorder
     }
 
-    /// Returns a recorder for a part of the outcome, which puts `prefix.` before all names.
+    /// Returns a recorder for a part of the outcome. It prepends `prefix.` to all names.
     pub(crate) fn within(&self, prefix: &str) -> Self {
         Self { prefix: format!("{}{prefix}.", self.prefix), shared: self.shared.clone() }
     }
@@ -148,7 +148,7 @@ impl Recorder {
         self.enter_phase(name, false);
     }
 
-    /// Enters a phase that will soon be over, in which samples are taken ten times a second.
+    /// Enters a phase that will soon be over. Samples are taken ten times a second while it lasts.
     pub(crate) fn brief_phase(&self, name: &str) {
         self.enter_phase(name, true);
     }
@@ -171,12 +171,13 @@ impl Recorder {
         phases.iter().zip(ends).map(|((name, start), end)| RunPhase::new(name.clone(), *start, end)).collect()
     }
 
-    /// Seconds since the start, to the microsecond.
+    /// Returns the seconds since the start, with microsecond precision.
     pub(crate) fn seconds(&self) -> f64 {
         crate::result::seconds(self.shared.start.elapsed())
     }
 
-    /// Returns a schedule of samples whose first second ends at `first`.
+    /// Returns a schedule of samples. The first sample is due at `first`, the others follow at intervals of
+    /// `period`.
     pub(crate) fn clock(&self, first: Instant, period: Duration) -> SamplingClock {
         SamplingClock::new(self, first, period)
     }
@@ -185,7 +186,7 @@ impl Recorder {
         self.shared.triggers.is_fast()
     }
 
-    /// In a brief phase, requests a sample and returns when it has been taken.
+    /// Requests a sample and returns when it has been taken. Does nothing except in brief phases.
     pub(crate) async fn sample_now(&self) {
         if self.prefix.is_empty() {
             self.shared.triggers.sample_now().await;
@@ -215,7 +216,7 @@ impl Recorder {
         self.shared.series.borrow().clone()
     }
 
-    /// Returns whether [`Self::growing`] knows the number at this path of the result.
+    /// Returns whether [`Self::monotonic_value`] knows the number at this path of the result.
     pub(crate) fn is_monotonic(&self, path: &str) -> bool {
         let is_counter = self.shared.counters.borrow().iter().any(|it| it.name == path);
         let is_of_times = path.rsplit_once('.').is_some_and(|(name, what)| {

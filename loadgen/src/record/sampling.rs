@@ -4,7 +4,7 @@ use super::times::new_second;
 use super::{NamedSource, SharedRecords};
 use crate::result::{Highest, Level, Sum as _, Total, Values};
 
-/// Further close codes have no curve of their own.
+/// Maximum number of close codes with a curve. Additional codes have none.
 const MAX_CODES: usize = 32;
 
 impl SharedRecords {
@@ -40,7 +40,7 @@ impl SharedRecords {
     }
 }
 
-/// Returns how much a count has grown since it was last seen, and updates what was seen.
+/// Returns how much a count has grown since it was last seen, and stores the new value.
 fn growth(now: u64, seen: &mut u64) -> u64 {
     now.saturating_sub(std::mem::replace(seen, now))
 }

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Gap between two turns from which it counts as a stall. Normally turns are 10 ms apart.
+/// Gap between calls of [`Stalls::turn`] above which the process counts as stalled. Normally calls are 10 ms
+/// apart.
 const STALL: Duration = Duration::from_millis(15);
-/// How long after a stall data that arrived during it may still be unread: there may be a lot of it.
+/// How long after a stall there may still be unread data that arrived during it, because there may be a lot
+/// of it.
 const SETTLE: Duration = Duration::from_millis(250);
 
 /// Recent stalls. Clones share them.
@@ -21,12 +23,12 @@ pub(crate) struct Stalls(Rc<RefCell<StallState>>);
 #[derive(Debug, Default)]
 struct StallState {
     last_turn: Option<Instant>,
-    /// Start and end of the stalls that may still matter.
+    /// Start and end of each stall that may still matter.
     recent: VecDeque<(Instant, Instant)>,
 }
 
 impl Stalls {
-    /// Reports that this thread is running. Call it at least every 10 ms.
+    /// Reports that this thread is running. Must be called at least every 10 ms.
     pub(crate) fn turn(&self, now: Instant) {
         let StallState { last_turn, recent } = &mut *self.0.borrow_mut();
         if let Some(last) = last_turn.replace(now)
@@ -39,11 +41,12 @@ impl Stalls {
         }
     }
 
-    /// Returns the earliest instant at which data read at `read_at`, which is about now, may have arrived.
+    /// Returns the earliest time at which data read at `read_at` may have arrived. `read_at` must be about
+    /// the current time.
     pub(crate) fn earliest(&self, read_at: Instant) -> Instant {
         let StallState { last_turn, recent } = &*self.0.borrow();
         let first = recent.iter().find(|(_, end)| *end + SETTLE >= read_at).map(|(start, _)| *start);
-        // Data may be read before the turn that ends the stall.
+        // The data may be read before the `turn` call that ends the stall.
         let present = last_turn.filter(|last| read_at.saturating_duration_since(*last) > STALL);
         first.into_iter().chain(present).fold(read_at, Instant::min)
     }

@@ -1,4 +1,4 @@
-//! Tests of samples.
+//! Tests of sampling.
 
 use std::time::Duration;
 

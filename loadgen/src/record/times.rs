@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use crate::result::Distribution;
 
-/// Longer times are recorded as this.
+/// Maximum time that can be recorded. Longer times are recorded as this value.
 const MAX_TIME: Duration = Duration::from_secs(3600);
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Precision of the percentiles of one second: 1 %. There are many seconds, so their histograms are kept
-/// small.
+/// Significant digits of the histogram of one second, for a precision of 1 %. There are many seconds, so
+/// their histograms are kept small.
 const SECOND_DIGITS: u8 = 2;
 
-/// Histogram of times, over the whole run and over the current second. Clones share it.
+/// Histogram of times, over the whole run and over the current second. Clones share the histogram.
 #[derive(Clone, Debug)]
 pub(crate) struct Times(Rc<Histograms>);
 
@@ -61,20 +61,20 @@ impl Times {
         self.0.whole.borrow().len()
     }
 
-    /// Returns the longest time so far.
+    /// Returns the longest time so far, in microseconds.
     pub(super) fn max_micros(&self) -> Option<u64> {
         let whole = self.0.whole.borrow();
         (!whole.is_empty()).then(|| whole.max())
     }
 
-    /// Adds times of another process, which have the precision of a second's histogram.
+    /// Adds times measured by another process, which have the precision of a one-second histogram.
     pub(crate) fn add(&self, others: &Distribution) {
         for histogram in [&self.0.whole, &self.0.second] {
             histogram.borrow_mut().add(others.micros()).expect("all histograms have the same bounds");
         }
     }
 
-    /// Adds the times since the previous call to `into`.
+    /// Adds the times recorded since the previous call to `into`.
     pub(super) fn take_second(&self, into: &mut Histogram<u64>) {
         let mut second = self.0.second.borrow_mut();
         into.add(&*second).expect("all seconds have the same bounds");
@@ -82,9 +82,9 @@ impl Times {
     }
 }
 
-/// Latency measured in two ways. `from_due` counts from the instant at which an operation was due, so it
+/// Latency measured in two ways. `from_due` counts from the time at which an operation was due, and therefore
 /// includes the time spent waiting for a slow server or a slow loadgen. `from_start` counts from the actual
-/// start and leaves that wait out. A large difference is coordinated omission.
+/// start and leaves that wait out. A large difference indicates coordinated omission.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latency {
     from_due: Times,
@@ -97,7 +97,7 @@ impl Latency {
         self.from_start.record(end.saturating_duration_since(start));
     }
 
-    /// Copies the samples, so that others can be added to the copy alone.
+    /// Copies the samples, so that others can be added to the copy without changing the original.
     pub(crate) fn snapshot(&self) -> Self {
         Self { from_due: self.from_due.snapshot(), from_start: self.from_start.snapshot() }
     }
@@ -110,7 +110,7 @@ impl Latency {
         self.from_start.summary()
     }
 
-    /// Returns both with their names: `connect` gives `connect_ms` and `connect_from_start_ms`.
+    /// Returns both histograms with their names: `connect` yields `connect_ms` and `connect_from_start_ms`.
     pub(super) fn named(&self, name: &str) -> [(String, &Times); 2] {
         [(format!("{name}_ms"), &self.from_due), (format!("{name}_from_start_ms"), &self.from_start)]
     }

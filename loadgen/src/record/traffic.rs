@@ -1,4 +1,4 @@
-//! Traffic on all connections of a run, counted by the connections themselves, whatever the scenario.
+//! Traffic on all connections of a run. The connections count it themselves, regardless of the scenario.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// Time between samples in a brief phase. The kernel's ticks of CPU time are a tenth of it.
+/// Time between samples in a brief phase: ten of the kernel's ticks of CPU time.
 const FAST_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl SamplingClock {
         Self { recorder: recorder.clone(), requests, first, due: first, period }
     }
 
-    /// Waits for the next sample, and returns its reason and the instant at which it was due.
+    /// Waits until the next sample is due, and returns its reason and when it was due.
     pub(crate) async fn next(&mut self) -> (SampleReason, Instant) {
         let triggers = &self.recorder.shared.triggers;
         let soon = Instant::now() + FAST_INTERVAL;
@@ -92,7 +92,7 @@ impl SamplingClock {
             Ok(()) = self.requests.changed() => (SampleReason::Requested, Instant::now()),
             () = sleep_until(self.due) => {
                 let due = self.due;
-                // Missed samples are skipped.
+                // Skip samples that were missed.
                 let over = Instant::now().saturating_duration_since(self.first).div_duration_f64(self.period);
                 self.due = self.first + self.period.mul_f64(over.floor() + 1.0);
                 (SampleReason::Second, due)

@@ -1,11 +1,11 @@
-//! Cost of attacks as a Markdown table with one row per attack.
+//! Costs of attacks as a Markdown table with one row per attack.
 
 use crate::result::{Document, Group};
 
 const HEAD: &str = "| attack | attacker's cost | server's cost | healthy before: p50, p99 | healthy during: p50, p99, max | lost, duplicated, disconnects |\n\
                     |---|---|---|---|---|---|\n";
 
-/// Returns `None` for other scenarios.
+/// Returns the table. `None` for other scenarios.
 pub(super) fn to_markdown(document: &Document) -> Option<String> {
     let attacks = document.as_group().get("attacks")?.as_group()?;
     let rows = attacks.iter().filter_map(|(name, attack)| Some(row(name, attack.as_group()?, document)));
@@ -30,7 +30,7 @@ fn row(name: &str, attack: &Group, document: &Document) -> String {
     format!("| {name} | {paid} | {server} | {before} | {beside} ms | {kept} |")
 }
 
-/// Returns "-" without `--pid`.
+/// Returns the CPU time and memory that an attack cost the server, or "-" without `--pid`.
 fn server_paid(name: &str, document: &Document) -> String {
     let number = |phase: &str, path: &str| document.number(&format!("server.phases.{phase}.{path}")).ok();
     let cores = number(name, "cores.mean").zip(number(name, "duration_seconds"));

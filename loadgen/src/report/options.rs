@@ -19,8 +19,8 @@ pub(crate) struct OutputOptions {
     /// (repeatable)
     #[arg(long = "assert", value_name = "EXPR", help_heading = "Result")]
     pub(crate) assertions: Vec<Assertion>,
-    /// End the run as soon as an assertion can no longer hold. Checks numbers that only grow, every second,
-    /// like 'errors==0'
+    /// End the run as soon as an assertion can no longer hold. Every second, checks the assertions on numbers
+    /// that only grow, like 'errors==0'
     #[arg(long, requires = "assertions", help_heading = "Result")]
     pub(crate) abort_on_fail: bool,
     /// Print only errors and warnings

@@ -20,7 +20,7 @@ enum Stdout {
     Nothing,
     Table,
     Json,
-    /// The last one of the JSON lines.
+    /// The result as the last of the JSON lines.
     JsonLine,
 }
 

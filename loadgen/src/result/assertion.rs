@@ -25,7 +25,7 @@ enum Operator {
     NotEqual,
 }
 
-/// Two-character operators come first, because `<` is a prefix of `<=`.
+/// Operators. The ones with two characters come first, because `<` is a prefix of `<=`.
 const OPERATORS: [(&str, Operator); 6] = [
     ("<=", Operator::LessOrEqual),
     (">=", Operator::GreaterOrEqual),
@@ -63,7 +63,7 @@ impl FromStr for Assertion {
     }
 }
 
-/// Parses a number. It may have a unit if the path names the unit it counts in.
+/// Parses a number. The number may have a unit if the path names the unit of its value.
 #[expect(clippy::cast_precision_loss, reason = "no bound comes near 2^53 bytes")]
 fn parse_bound(path: &str, text: &str) -> Result<f64, String> {
     if let Some(number) = text.parse().ok().filter(|number: &f64| number.is_finite()) {

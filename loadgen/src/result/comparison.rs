@@ -1,10 +1,10 @@
-//! Results side by side, each number with its ratio to that of the first.
+//! Compares results: each number with its ratio to the number in the first result.
 
 use std::path::{Path, PathBuf};
 
 use super::{Document, Field, Group, align, new_table, show};
 
-/// Result with its name in the comparison.
+/// A result and its name in the comparison.
 #[derive(Debug)]
 pub(crate) struct Compared {
     pub(crate) name: String,
@@ -21,7 +21,7 @@ pub(crate) struct ComparisonRow {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ComparisonCell {
     pub(crate) text: String,
-    /// Ratio to the base. `None` for the base itself, and if there is nothing to divide.
+    /// Ratio to the base. `None` for the base itself, and if no ratio can be computed.
     pub(crate) ratio: Option<f64>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {
     let named = ways.into_iter().map(|way| paths.iter().map(way).collect::<Vec<_>>());
     let all_differ =
         |names: &Vec<String>| (1..names.len()).all(|index| !names[..index].contains(&names[index]));
-    // A file may be compared with itself.
+    // Fall back to whole paths even if they are equal: a file may be compared with itself.
     named.into_iter().find(all_differ).unwrap_or_else(|| paths.iter().map(whole).collect())
 }
 
@@ -74,7 +74,7 @@ fn add_flat(path: &str, field: &Field, flat: &mut Flat) {
     }
 }
 
-/// Returns one row per path, in the order of the results.
+/// Returns one row per path. Each row has one cell per result, in the same order.
 fn join(results: &[Flat]) -> Vec<ComparisonRow> {
     let mut merged = Group::default();
     for (path, field) in results.iter().flatten() {

@@ -1,5 +1,5 @@
-//! Distributions of times: shown as percentiles, and written as complete histograms, which can be read back
-//! and added up exactly.
+//! Distributions of times. They are displayed as percentiles, and written as complete histograms, which can
+//! be read back and added up exactly.
 
 use data_encoding::BASE64;
 use hdrhistogram::Histogram;
@@ -11,7 +11,7 @@ use super::group::Group;
 use super::path::PathError;
 use super::sum::Sum;
 
-/// Percentiles that are shown.
+/// Percentiles that are displayed.
 pub(crate) const PERCENTILES: [(&str, f64); 7] = [
     ("p50", 0.5),
     ("p75", 0.75),
@@ -22,12 +22,12 @@ pub(crate) const PERCENTILES: [(&str, f64); 7] = [
     ("p99.99", 0.9999),
 ];
 
-/// Histogram in microseconds; shown in milliseconds.
+/// Histogram in microseconds; displayed in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Hdr", into = "Hdr")]
 pub(crate) struct Distribution(Histogram<u64>);
 
-/// Complete histogram as JSON. Other HDR tools can read it.
+/// Complete histogram as JSON, readable by other HDR tools.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Hdr {
@@ -52,7 +52,7 @@ impl Distribution {
         &self.0
     }
 
-    /// Returns `count`, `min`, `mean`, the percentiles and `max`; null without samples.
+    /// Returns `count`, `min`, `mean`, the percentiles and `max`. All but the count are null without samples.
     pub(crate) fn percentiles(&self) -> Group {
         let if_any = |millis: f64| (!self.0.is_empty()).then_some(millis);
         let mut group = Group::default()

@@ -19,20 +19,20 @@ const PHASES: &str = "phases";
 const ASSERTIONS: &str = "assertions";
 const HISTOGRAMS: &str = "histograms";
 const SERIES: &str = "series";
-/// A larger file is not a result.
+/// Maximum size of a result file. A larger file is not a result.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Finished,
-    /// By a signal from the user.
+    /// Interrupted by a signal from the user.
     Interrupted,
-    /// By this assertion, which could no longer hold.
+    /// Ended early because this assertion could no longer hold.
     Aborted(String),
 }
 
-/// Phase of a run, in seconds since the start.
+/// Phase of a run. Times are in seconds since the start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunPhase {
     pub(crate) name: String,
@@ -43,7 +43,7 @@ pub(crate) struct RunPhase {
     duration_seconds: f64,
 }
 
-/// Time, ending and phases of a run.
+/// When a run started, how long it took, how it ended, and its phases.
 #[derive(Debug)]
 pub(crate) struct RunInfo {
     pub(crate) started_at: SystemTime,
@@ -147,7 +147,7 @@ impl Document {
         list.iter().filter_map(convert).collect()
     }
 
-    /// Returns the histograms that can be read, with the paths of their percentiles.
+    /// Returns the histograms that can be read. Their names are the paths of their percentiles.
     pub(crate) fn histograms(&self) -> Vec<(&str, Distribution)> {
         let histograms = self.0.get(HISTOGRAMS).and_then(Field::as_group).into_iter().flat_map(Group::iter);
         let whole = |field: &Field| match field {
@@ -162,7 +162,7 @@ impl Document {
     }
 }
 
-/// Replaces distributions by their percentiles, and moves the distributions to `histograms`.
+/// Replaces distributions with their percentiles, and moves the distributions to `histograms`.
 fn extract_histograms(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
     let extract = |(name, field)| {
         let path = format!("{prefix}{name}");

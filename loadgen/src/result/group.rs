@@ -1,4 +1,4 @@
-//! Named fields in a fixed order: the form in which a result is written, read, searched and shown.
+//! Named fields in a fixed order: the form in which a result is written, read, searched and displayed.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct Group(IndexMap<String, Field>);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Field {
-    /// Null: there was nothing to measure.
+    /// Null, because there was nothing to measure.
     Null,
     Flag(bool),
     Count(u64),
@@ -28,7 +28,7 @@ pub(crate) enum Field {
 }
 
 impl Group {
-    /// Converts a struct to a group, with the names of its fields.
+    /// Converts a struct to a group. The names of the struct's fields become the names in the group.
     pub(crate) fn of(fields: &impl Serialize) -> Self {
         convert(fields).expect("result structs serialise as objects")
     }
@@ -77,7 +77,7 @@ pub(crate) fn to_json_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("string keys and plain values cannot fail to serialize")
 }
 
-/// Converts a value to a type with the same JSON.
+/// Converts a value to a type with the same JSON representation.
 pub(super) fn convert<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
     serde_json::from_str(&to_json_line(value)).ok()
 }

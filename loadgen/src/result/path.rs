@@ -4,11 +4,11 @@ use std::fmt;
 
 use super::group::{Field, Group};
 
-/// Reason why a path does not lead to a number.
+/// Why a path does not lead to a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathError {
     Unknown,
-    /// The path may have a number in another result.
+    /// Nothing was measured at this path, but it may have a number in another result.
     Unmeasured,
     NotANumber,
 }
@@ -34,7 +34,7 @@ impl Group {
     }
 }
 
-/// Returns the number at the rest of a path. `None` if the rest does not continue from this field.
+/// Returns the number at the rest of a path. `None` if the rest does not fit this field.
 fn resolve(field: &Field, rest: &str) -> Option<Result<f64, PathError>> {
     if rest.is_empty() {
         return Some(match field {

@@ -1,4 +1,4 @@
-//! Time series: one sample per second of everything that is counted and timed.
+//! Time series: everything that is counted and timed, with one sample per second.
 
 use std::ops::RangeInclusive;
 
@@ -8,11 +8,12 @@ use strum::EnumIter;
 use super::distribution::Distribution;
 use super::series_text::{SampleText, SeriesText};
 
-/// Two hours of samples. Beyond this, neighbours are merged, repeatedly if needed.
+/// Maximum number of samples: two hours. Above this, neighbours are merged, repeatedly if needed.
 const MAX_SAMPLES: usize = 7200;
-/// Further columns are left out: the server chooses the close codes.
+/// Maximum number of columns, because the server chooses the close codes. Additional columns are left out.
 const MAX_COLUMNS: usize = 256;
-/// A shorter sample is merged with the previous one, because its rates would be noise.
+/// Minimum length of a sample. A shorter one is merged with the previous sample, because its rates would be
+/// noise.
 const MIN_SAMPLE_SECONDS: f64 = 0.5;
 /// Percentiles of the times recorded during one sample.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -39,7 +40,7 @@ impl ColumnKind {
     }
 }
 
-/// Values sampled at one instant.
+/// Values sampled at the same time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(into = "SampleText")]
 pub(crate) struct Sample {
@@ -70,7 +71,7 @@ impl Sample {
 }
 
 impl Sample {
-    /// Adds the count of `times`, and their percentiles if there are any.
+    /// Adds the count of `times`, and the percentiles if there are any times.
     #[expect(clippy::cast_precision_loss, reason = "no count and no time in microseconds comes near 2^53")]
     pub(crate) fn add_times(&mut self, name: &str, times: &Distribution) {
         let micros = times.micros();
@@ -93,7 +94,7 @@ impl Series {
         }
     }
 
-    /// Appends a sample without merging it, however short it is.
+    /// Appends a sample without merging it, even if it is short.
     pub(crate) fn push_unmerged(&mut self, sample: &Sample) {
         let before = self.t.len();
         self.t.push(sample.t);
@@ -137,9 +138,9 @@ impl Series {
         }
     }
 
-    /// Adds gauges of another series, whose clock began `earlier` seconds before this one's. Each sample gets
-    /// the first value that was not taken before it, or the highest of the values that would otherwise be
-    /// skipped, so that peaks are kept.
+    /// Adds gauges from another series, whose clock began `earlier` seconds before this one's. Each sample
+    /// gets the highest of the values taken since the previous sample, up to and including the first value
+    /// taken at or after this sample, so that peaks are kept.
     #[must_use]
     pub(crate) fn with_gauges_of(
         mut self,
@@ -165,7 +166,7 @@ impl Series {
         self
     }
 
-    /// Ends of the samples, in seconds since the start.
+    /// Returns the ends of the samples, in seconds since the start.
     pub(crate) fn t(&self) -> &[f64] {
         &self.t
     }
@@ -272,7 +273,8 @@ mod tests {
             (4.6, None),
         ]);
         let both = ours.with_gauges_of(&theirs, 0.5, |_| true);
-        // The 9.0 taken at 2.0 stays in the sample of that time; the 2.0 taken at 1.9 is left out.
+        // The value 9.0, taken at 2.0, stays in the sample of that time; the value 2.0, taken at 1.9, is left
+        // out.
         assert_eq!(both.columns[1].values, [Some(1.0), Some(9.0), Some(3.0), Some(4.0), None]);
     }
 

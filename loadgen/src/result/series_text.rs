@@ -1,4 +1,4 @@
-//! Formats of a series: JSON, by column, and CSV, one line per sample.
+//! Formats of a series: JSON by column, and CSV with one line per sample.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -7,7 +7,7 @@ use strum::IntoEnumIterator as _;
 use super::series::{Column, ColumnKind, Sample, Series};
 use super::shortest;
 
-/// Number that is written without a fraction if it is whole.
+/// Number that is written as an integer if it is whole.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Number(f64);

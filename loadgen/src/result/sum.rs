@@ -1,11 +1,11 @@
-//! Adds up what several processes counted and timed at the same time. The type of each field determines how.
+//! Adds up what several processes counted and timed simultaneously. The type of each field determines how.
 
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// Value that can be added up over processes.
+/// Value that can be added up over several processes.
 pub(crate) trait Sum {
     fn add(&mut self, other: Self);
 }
@@ -38,17 +38,17 @@ macro_rules! summed {
 }
 pub(crate) use summed;
 
-/// Number whose values are added up over all processes.
+/// Number that is added up over all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Total(pub(crate) f64);
 
-/// Number of which the highest value of all processes counts.
+/// Number that is combined by taking the maximum over all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Highest(pub(crate) f64);
 
-/// Number of which the mean over all processes counts.
+/// Number that is combined by taking the mean over all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "f64", into = "f64")]
 pub(crate) struct Mean {
@@ -69,7 +69,7 @@ impl From<Mean> for f64 {
 }
 
 impl Sum for Total {
-    /// Rounds to six decimals, to remove errors of the floating-point addition.
+    /// Adds and rounds to six decimals, to remove floating-point errors.
     fn add(&mut self, other: Self) {
         let sum = self.0 + other.0;
         self.0 = if sum.fract() == 0.0 { sum } else { (sum * 1e6).round() / 1e6 };

@@ -1,4 +1,4 @@
-//! A result as a table for the terminal, by the paths that assertions use.
+//! A result as a table for the terminal. It uses the same paths as assertions.
 
 use comfy_table::{CellAlignment, Table, presets};
 use encke_plot::Unit;
@@ -7,7 +7,7 @@ use super::distribution::PERCENTILES;
 use super::document::Document;
 use super::group::{Field, Group};
 
-/// Up to here bytes are shown exactly.
+/// Limit below which bytes are shown exactly.
 const MAX_EXACT_BYTES: f64 = 10_000.0;
 
 impl Document {
@@ -41,7 +41,7 @@ pub(crate) fn new_table() -> Table {
     table
 }
 
-/// Aligns all columns but the first to the right. Call this when all rows have been added.
+/// Aligns all columns except the first to the right. Must be called after all rows have been added.
 pub(crate) fn align(table: &mut Table) {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -64,7 +64,7 @@ fn add_rows(path: &str, field: &Field, plain: &mut Table, times: &mut Table) {
     }
 }
 
-/// Same as [`show`], but bytes use the units of the plots, unless they are few.
+/// Like [`show`], but formats large numbers of bytes with the units used in plots.
 pub(crate) fn show_at(path: &str, field: &Field) -> String {
     match field.as_number() {
         Some(bytes) if Unit::of(path) == Unit::Bytes && bytes < MAX_EXACT_BYTES => format!("{bytes} B"),

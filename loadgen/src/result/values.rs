@@ -1,4 +1,4 @@
-//! Everything sampled at one instant, with complete histograms, so that the values of several processes can
+//! Everything sampled at the same time, with complete histograms, so that the values of several processes can
 //! be added up exactly.
 
 use indexmap::IndexMap;
@@ -25,7 +25,7 @@ summed! {
 pub(crate) enum Level {
     /// The values of all processes are added up.
     Total(Option<Total>),
-    /// The highest value of all processes counts.
+    /// The highest value of all processes is used.
     Highest(Option<Highest>),
 }
 
@@ -51,7 +51,7 @@ impl Sum for Level {
 }
 
 impl Values {
-    /// Converts to a sample, with percentiles in place of distributions.
+    /// Converts to a sample, with percentiles instead of distributions.
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
     pub(crate) fn to_sample(&self) -> Sample {
         let gauges =
@@ -63,12 +63,12 @@ impl Values {
         sample
     }
 
-    /// Moves the gauges out.
+    /// Moves the gauges into a new instance.
     pub(crate) fn take_gauges(&mut self) -> Self {
         Self { gauges: std::mem::take(&mut self.gauges), ..Self::default() }
     }
 
-    /// Copies the gauges alone: they stay valid until the process samples again.
+    /// Copies only the gauges, which stay valid until the process samples again.
     pub(crate) fn gauges_only(&self) -> Self {
         Self { gauges: self.gauges.clone(), ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! Checks before a run whether assertions refer to numbers that its result will have.
+//! Checks assertions before a run: its result must have the numbers they refer to.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use crate::scenario::{
 };
 use crate::transport::{ADDRESSES, Sources};
 
-/// Prefixes of paths that are known only at the end: error kinds, close codes and samples of each second.
+/// Prefixes of paths that are not known until the end: error kinds, close codes and samples of each second.
 const DYNAMIC_PREFIXES: [&str; 6] = [
     "error_kinds.",
     "close_codes.",
@@ -37,7 +37,7 @@ pub(crate) fn meaningless_assertions(scenario: &args::ScenarioOptions) -> Vec<St
     let begins =
         |path: &str, names: &[&str]| names.iter().any(|name| path_within_run(path).starts_with(name));
     let is_setting = |path: &str| document.settings().any(|(name, _)| name == path);
-    // A number that only grows can end a run, also by a name that exists only in the series.
+    // A number that only grows can end a run, even under a name that exists only in the series.
     let ends_run = |path: &str| load.server.output.abort_on_fail && recorder.is_monotonic(path);
     let fault = |assertion: &Assertion| {
         let path = assertion.path();
@@ -59,7 +59,7 @@ pub(crate) fn meaningless_assertions(scenario: &args::ScenarioOptions) -> Vec<St
     load.server.output.assertions.iter().filter_map(fault).collect()
 }
 
-/// Strips the prefix of a histogram or of a run in a plan, so that the path is that within the result of one
+/// Strips the prefix of a histogram, or of a run in a plan, so that the path is relative to the result of one
 /// run.
 fn path_within_run(path: &str) -> &str {
     let path = path.strip_prefix("histograms.").unwrap_or(path);
@@ -69,7 +69,7 @@ fn path_within_run(path: &str) -> &str {
     }
 }
 
-/// Returns the missing option, if the path is one of the server's.
+/// Returns a message about the missing option, if the path is below `server`.
 fn missing_option(path: &str, sampling: &Sampling) -> Option<&'static str> {
     let path = path.strip_prefix("server.")?;
     match (path.starts_with("timers."), sampling.pid.is_some(), sampling.admin.is_some()) {
@@ -80,8 +80,7 @@ fn missing_option(path: &str, sampling: &Sampling) -> Option<&'static str> {
     }
 }
 
-/// Builds the result of a run in which nothing has been measured. Its counters are registered in the
-/// recorder.
+/// Builds the result of a run in which nothing has been measured. Its counters are registered in `recorder`.
 fn empty_document(scenario: &args::ScenarioOptions, recorder: &Recorder) -> (Document, Figures) {
     let Prepared { name, load, header, scenario } = prepare(scenario);
     let failures = Failures::new(ProgressLog::silent());

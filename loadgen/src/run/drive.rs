@@ -77,7 +77,7 @@ pub(crate) async fn drive(
     }
     usage.sample();
     sink.last(elapsed, &recorder, recorder.sample());
-    // Before building the result uses memory.
+    // Read the usage before building the result uses memory.
     let usage = usage.summary();
     cost.sample_after_run(&recorder).await;
     let bottleneck = bottleneck.into_inner();
@@ -126,7 +126,7 @@ fn observe_bottleneck(second: &Sample, bottleneck: &RefCell<Bottleneck>, is_alon
 enum SampleSink {
     /// The process that started this one.
     Parent,
-    /// The user, as lines of JSON.
+    /// The user, who reads lines of JSON.
     User,
     Discard,
 }
@@ -163,8 +163,9 @@ impl SampleSink {
     }
 }
 
-/// Samples everything at each full second since the start and then calls `on_second`. In brief phases also
-/// samples in between. Returns the first assertion that can no longer hold, if such assertions end the run.
+/// Samples everything at each full second since the start and then calls `on_second`. In brief phases, also
+/// samples between full seconds. Returns the first assertion that can no longer hold, if such assertions end
+/// the run.
 async fn sample(
     start: Instant,
     recorder: &Recorder,
@@ -173,7 +174,7 @@ async fn sample(
     sink: SampleSink,
     on_second: impl Fn(),
 ) -> String {
-    // Relative to the start, so that all processes sample at the same instants.
+    // Schedule samples relative to the start, so that all processes sample at the same times.
     let mut clock = recorder.clock(start + SAMPLE_INTERVAL, SAMPLE_INTERVAL);
     let (mut second, mut nth, mut requested) = (0, 0, 0);
     loop {

@@ -1,4 +1,4 @@
-//! Common behaviour of connections: answer pings, until the server closes the connection unexpectedly.
+//! Common behaviour of connections: they answer pings until the server unexpectedly closes them.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;

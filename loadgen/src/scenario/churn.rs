@@ -24,12 +24,12 @@ pub(crate) struct Churn {
     lifetime: Lifetime,
     seed: u64,
     arrived: Counter,
-    /// Arrivals beyond the maximum number of open connections.
+    /// Number of arrivals beyond the maximum number of open connections.
     skipped: Counter,
     connected: Counter,
-    /// Connections that closed after their lifetime.
+    /// Number of connections that closed after their lifetime.
     left: Counter,
-    /// Connects that have begun, and have neither succeeded nor failed.
+    /// Connection attempts that have begun, and have neither succeeded nor failed.
     connecting: StageCount,
     open: StageCount,
     peak: Cell<u64>,
@@ -70,7 +70,7 @@ impl Scenario for Churn {
     }
 
     fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
-        // Little's law, if lifetimes have a mean.
+        // Apply Little's law, if lifetimes have a mean.
         let expected = self.lifetime.mean().map(|mean| mean * setup.load.rate);
         ScenarioOutcome::Single(Group::of(&ChurnOutcome {
             arrived: self.arrived.get(),
@@ -129,8 +129,8 @@ impl Churn {
         }
     }
 
-    /// Opens connections until the duration is over. Connections that are still open then are dropped and
-    /// counted as open; what the server does with them later is not observed.
+    /// Opens connections until the duration is over. Connections that are still open at the end are dropped
+    /// and counted as open; what the server does with them later is not observed.
     async fn churn(self: Rc<Self>, setup: Rc<Setup>) {
         let Ok(between) = Exp::new(setup.load.rate) else { return };
         let mut rng = SmallRng::seed_from_u64(self.seed);
@@ -150,7 +150,8 @@ impl Churn {
             if present.len() >= setup.load.connections as usize {
                 self.skipped.increment();
             } else {
-                // Counted from here on, because the run may end before the task first runs.
+                // Count the connection from this point on, because the run may end before the task first
+                // runs.
                 let connecting = StageGuard::enter(self.clone(), |churn| &churn.connecting);
                 present.spawn_local(self.clone().run_connection(setup.clone(), connecting, due, lifetime));
             }
@@ -159,7 +160,7 @@ impl Churn {
         present.shutdown().await;
     }
 
-    /// Connects, stays for its lifetime, and closes with a Close frame.
+    /// Opens a connection, keeps it open for its lifetime, and closes it with a Close frame.
     async fn run_connection(
         self: Rc<Self>,
         setup: Rc<Setup>,
@@ -196,19 +197,20 @@ impl Churn {
 #[derive(Debug, Default)]
 struct StageCount {
     now: Cell<u64>,
-    /// Connections that the end of the run dropped in this stage.
+    /// Number of connections that were dropped in this stage by the end of the run.
     cut: Cell<u64>,
 }
 
 impl StageCount {
-    /// Number of connections in this stage when the run ended. An interrupted run may have dropped some or
-    /// all of them by then.
+    /// Returns the number of connections that were in this stage when the run ended. An interrupted run may
+    /// already have dropped some or all of them.
     fn at_end(&self) -> u64 {
         self.now.get() + self.cut.get()
     }
 }
 
-/// Counts a connection while it is in one stage, and as cut if it is dropped there.
+/// Guard that counts a connection while it is in one stage. If the guard is dropped in that stage, the
+/// connection counts as cut.
 struct StageGuard {
     churn: Rc<Churn>,
     tally: fn(&Churn) -> &StageCount,
@@ -236,7 +238,7 @@ impl Drop for StageGuard {
     }
 }
 
-/// Adds up how long connections were open.
+/// Guard that measures how long a connection is open, and adds the time to a total.
 struct ConnectionTime<'a> {
     total: &'a Cell<Duration>,
     since: Instant,

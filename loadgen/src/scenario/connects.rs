@@ -1,10 +1,10 @@
-//! Duration of connects and of resumes.
+//! Duration of connection setup and of resuming.
 
 use super::OpenedConnection;
 use crate::record::{Latency, Recorder};
 use crate::result::{Distribution, summed};
 
-/// Duration of connects, from when each was due and from when it began.
+/// Duration of connection setup, from when each attempt was due and from when it began.
 #[derive(Debug, Default)]
 pub(super) struct Connects(Latency);
 
@@ -29,7 +29,7 @@ summed! {
     }
 }
 
-/// Duration of connects that resume a session, measured the same way.
+/// Duration of connection setup that resumes a session, measured in the same way.
 #[derive(Debug, Default)]
 pub(super) struct Resumes(Latency);
 

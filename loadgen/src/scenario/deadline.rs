@@ -1,4 +1,4 @@
-//! Checks that the server keeps a timeout: never early, and how much later.
+//! Checks that a server keeps a timeout: that it never acts early, and how late it acts.
 
 use std::time::Duration;
 
@@ -13,17 +13,18 @@ use crate::result::{Distribution, summed};
 use crate::target::Target;
 use crate::transport::websocket::{ConnectionEnd, NO_CLOSE_FRAME};
 
-/// The server counts from when a packet left it, loadgen from when it arrived. This much time may lie between
-/// the two.
+/// Tolerance for early expiries. The server counts from when it sent a packet, loadgen from when the packet
+/// arrived. This much time may lie between the two.
 pub(super) const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
 
-/// Returns whether a connection ended the way a silent one does. Only Encke has a close code for that.
+/// Returns whether a connection ended in the way expected for a silent client. Only Encke has a close code
+/// for that.
 pub(super) fn ended_for_silence(end: ConnectionEnd, target: Target) -> bool {
     target != Target::Encke || [NO_CLOSE_FRAME, CloseCode::PongTimeout.code()].contains(&end.code())
 }
 
-/// Rejects a run that is too short. A mute connection is first pinged after the interval, and closed after
-/// the timeout as well, so a shorter run could show nothing.
+/// Rejects a run that is too short. A mute connection is pinged after the ping interval, and closed only
+/// after the pong timeout as well, so a shorter run could show nothing.
 pub(super) fn objection_if_too_short(load: &Load, hello: &Greeting) -> Option<String> {
     let needed = hello.ping_interval + hello.pong_timeout;
     (load.duration < needed).then(|| {
@@ -37,11 +38,11 @@ pub(super) fn objection_if_too_short(load: &Load, hello: &Greeting) -> Option<St
     })
 }
 
-/// Arrival of a packet from which the server counts a timeout.
+/// Arrival of the packet from which the server's timeout counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeoutStart {
     pub(super) read_at: Instant,
-    /// Earliest time at which it may have arrived, if this process was stalled.
+    /// Earliest time at which the packet may have arrived, if this process was stalled.
     arrived_from: Instant,
 }
 
@@ -67,8 +68,8 @@ impl TimeoutStart {
 #[derive(Debug, Default)]
 pub(super) struct TimeoutExpiries {
     early: Counter,
-    /// Expiries that may or may not have been early: the packet from which they count was read after a stall
-    /// of our own.
+    /// Number of expiries that may or may not have been early: the packet from which they count was read
+    /// after this process stalled.
     stalled: Counter,
     lateness: Times,
 }
@@ -79,7 +80,7 @@ impl TimeoutExpiries {
         recorder.times("lateness_ms", &self.lateness);
     }
 
-    /// Records an expiry. `waited` is `None` if the server had sent no ping at all.
+    /// Records an expiry. `waited` is `None` if the server had not sent a ping at all.
     pub(super) fn expired(&self, waited: Option<Waited>, timeout: Duration) {
         match waited {
             Some(Waited { since_read, .. }) if since_read + EARLY_TOLERANCE >= timeout => {
@@ -88,13 +89,13 @@ impl TimeoutExpiries {
             Some(Waited { at_most, .. }) if at_most + EARLY_TOLERANCE >= timeout => {
                 self.stalled.increment();
             }
-            // Too early, or without a ping.
+            // The server acted too early, or without a ping.
             Some(_) | None => self.early.increment(),
         }
     }
 
-    /// Records an expiry of which only bounds are known: the server began to wait between `at_most` and
-    /// `at_least` ago. It counts as early, or as late, only if that is certain.
+    /// Records an expiry for which only bounds are known: the server began to wait between `at_most` and
+    /// `at_least` ago. Counts it as early, or as late, only if that is certain.
     pub(super) fn expired_since(&self, at_most: Duration, at_least: Duration, timeout: Duration) {
         if at_most < timeout {
             self.early.increment();
@@ -130,7 +131,7 @@ mod tests {
         stalled(waited_ms, 0)
     }
 
-    /// Outcome of an expiry whose ping was read after a stall of this length.
+    /// Returns the outcome of an expiry whose ping was read after a stall of this length.
     fn stalled(waited_ms: Option<u64>, stall_ms: u64) -> DeadlineOutcome {
         let deadline = TimeoutExpiries::default();
         let waited = waited_ms

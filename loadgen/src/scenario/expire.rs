@@ -1,5 +1,5 @@
-//! Withholds what the server expects, until one of its timeouts ends the connection: idle, lifetime,
-//! handshake.
+//! Withholds what the server expects, until one of its timeouts (idle, lifetime or handshake) ends the
+//! connection.
 
 use std::rc::Rc;
 
@@ -24,16 +24,16 @@ use crate::transport::websocket::ConnectionEnd;
 pub(crate) struct Expire {
     options: args::ExpireOptions,
     connected: Counter,
-    /// Connections that ended as expected, in time or not.
+    /// Number of connections that ended as expected, in time or not.
     closed: Counter,
-    /// Connections that ended otherwise.
+    /// Number of connections that ended otherwise.
     other_closes: Counter,
     deadline: TimeoutExpiries,
     connects: Connects,
     answering: Answering,
 }
 
-/// Bounds on the instant at which the server began to wait.
+/// Bounds on the time at which the server began to wait.
 #[derive(Clone, Copy)]
 struct WaitStart {
     earliest: Instant,
@@ -138,7 +138,7 @@ impl Expire {
             }
         }
         setup.recorder.phase("wait");
-        // Ends when the time is up, or when the last connection has ended.
+        // This ends when the time is up, or when the last connection has ended.
         let _ = timeout_at(pace.end(&setup.load), tasks.join_all()).await;
     }
 
@@ -173,10 +173,10 @@ impl Expire {
     }
 }
 
-/// Returns when the server ends the connection, or announces it: some servers answer with an HTTP status
-/// first.
+/// Returns when the server ends the connection, or announces the end: some servers respond with an HTTP
+/// status first.
 async fn wait_for_end(stream: &mut TcpStream) {
-    // It does not matter how it ended.
+    // Ignore the result: it does not matter how the connection ended.
     let _ = stream.read(&mut [0]).await;
 }
 

@@ -1,5 +1,5 @@
-//! Publishes to a channel that all connections subscribe to, disconnects them all meanwhile if requested, and
-//! counts deliveries.
+//! Publishes to a channel that all connections subscribe to, and counts deliveries. If requested, disconnects
+//! all subscribers while messages are published.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,14 +28,14 @@ pub(crate) struct Fanout {
     dropped: Counter,
     resumed: Counter,
     not_recovered: Counter,
-    /// Disconnected subscribers that could not reconnect.
+    /// Number of disconnected subscribers that could not reconnect.
     gone: Counter,
     /// Time from the disconnect to the last hello with `recovered`.
     took: Cell<Option<Duration>>,
     resume: Latency,
 }
 
-/// Instant at which all connections were dropped.
+/// Signal with the time at which all connections are dropped.
 type CutSignal = watch::Receiver<Option<Instant>>;
 
 impl Scenario for Fanout {
@@ -151,7 +151,7 @@ impl Fanout {
         self.subscribers.publish_and_wait(&setup, &round, others).await;
     }
 
-    /// Number of disconnected subscribers that have reconnected, or have failed to.
+    /// Returns the number of disconnected subscribers that have reconnected, or have failed to.
     fn returned(&self) -> u64 {
         self.resumed.get() + self.not_recovered.get() + self.gone.get()
     }
@@ -169,7 +169,7 @@ impl Fanout {
             return;
         }
         let mut subscriber = Subscriber::new(greeting.ticket, true);
-        // The sender lives as long as the scenario does.
+        // `changed` cannot fail: the sender lives as long as the scenario.
         tokio::select! {
             biased;
             _ = cut.changed() => drop(connection),
@@ -179,7 +179,7 @@ impl Fanout {
         }
         self.dropped.increment();
         let cut_at = cut.borrow().unwrap_or_else(Instant::now);
-        // Boxed because a task is as large as its largest state, for all its life.
+        // Boxed because a task is as large as its largest state, for as long as it lives.
         match Box::pin(self.resume_or_subscribe(&mut subscriber, cut_at, &setup)).await {
             Some(mut connection) => {
                 let end = self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
@@ -189,7 +189,7 @@ impl Fanout {
         }
     }
 
-    /// Resumes the session, or subscribes in the new one if it was not recovered.
+    /// Resumes the session, or subscribes in the new session if the old one was not recovered.
     async fn resume_or_subscribe(
         &self,
         subscriber: &mut Subscriber,

@@ -1,9 +1,9 @@
-//! Figures of a scenario that are known before it has run.
+//! Properties of a scenario's result that are known before the scenario runs.
 
-/// Figures in addition to those in its empty outcome.
+/// Properties of the result that the scenario's empty outcome does not show.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    /// Names of its phases, in order.
+    /// Names of the scenario's phases, in order.
     pub(crate) phases: Vec<String>,
     /// Prefixes of the paths that the result has only if the server sends the respective data.
     pub(crate) conditional: Vec<&'static str>,

@@ -22,7 +22,7 @@ use crate::target::Target;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
-    /// Interval between pings of our own, if any are sent.
+    /// Interval between pings that the client sends, if any.
     ping_every: Option<Duration>,
     /// Whether connections are polls, which are held and not pinged.
     is_polling: bool,
@@ -73,7 +73,7 @@ impl Scenario for Hold {
             unexpected_closes: self.answering.unexpected_closes.get(),
             pings: self.answering.pings.get(),
             pongs: self.ping_every.map(|_| self.pongs.outcome()),
-            // Pings of our own would postpone the server's.
+            // Omit ping times if the client pings, because its pings postpone the server's.
             ping_times: self.ping_every.map_or_else(|| self.ping_times.outcome(), |_| None),
             hold_times: self.hold_times.outcome(),
             connects: self.connects.outcome(),
@@ -122,12 +122,12 @@ impl Hold {
         })
         .await;
         setup.recorder.phase("hold");
-        // Ends when the time is up, or when no connection is left.
+        // This ends when the time is up, or when no connection is left.
         let _ = timeout_at(pace.end(&setup.load), held.join_all()).await;
     }
 
-    /// Uses a block, which keeps the captured connection in place. An async fn would reserve space for it
-    /// twice.
+    /// Holds a connection and answers pings. An async block keeps the captured connection in place; an async
+    /// fn would reserve space for it twice.
     #[expect(clippy::manual_async_fn, reason = "see above")]
     fn stay(self: Rc<Self>, mut connection: ClientConnection) -> impl Future<Output = ()> {
         async move {
@@ -141,7 +141,7 @@ impl Hold {
         }
     }
 
-    /// Sends each ping when it is due, whether or not the ones before have been answered.
+    /// Sends each ping when it is due, regardless of whether the previous ones have been answered.
     async fn stay_and_ping(self: Rc<Self>, opened: OpenedConnection, every: Duration) {
         let OpenedConnection { mut connection, at, .. } = opened;
         let (mut pings, mut due) = (Pings::default(), at + every);
@@ -170,7 +170,8 @@ mod tests {
         size_of::<F>()
     }
 
-    /// Together with tokio's 100 bytes it must fit into 320, the allocator's next size class.
+    /// Checks the size of a task. With tokio's overhead of 100 bytes it must fit into 320 bytes, the
+    /// allocator's next size class.
     #[test]
     fn an_idle_connection_is_small() {
         let task = size_of_future(Hold::stay);

@@ -1,4 +1,4 @@
-//! Checks that the server holds empty polls for as long as it should.
+//! Checks that the server holds polls without messages for as long as it should.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use super::OpenedConnection;
 use crate::record::{Counter, Recorder, Times};
 use crate::result::{Distribution, summed};
 
-/// Servers whose timers count whole milliseconds may be early by this much.
+/// Tolerance for early answers: servers whose timers count whole milliseconds may be early by this much.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// Polls that were answered empty, if the server's hold time is known.
+/// Polls that were answered without messages, if the server's hold time is known.
 #[derive(Debug, Default)]
 pub(super) struct HoldTimes {
-    /// Zero if it is not known.
+    /// The server's hold time. Zero if it is not known.
     hold: Cell<Duration>,
     early: Counter,
     lateness: Times,
@@ -25,13 +25,13 @@ impl HoldTimes {
         recorder.times("hold_lateness_ms", &self.lateness);
     }
 
-    /// Takes the hold time from the greeting. It is the same for all connections.
+    /// Stores the hold time from the greeting. It is the same for all connections.
     pub(super) fn note_announced(&self, opened: &OpenedConnection) {
         self.hold.set(opened.greeting.poll_hold);
     }
 
-    /// Records a poll that was answered empty after `time`. The server held it for no longer than that, so an
-    /// early answer is certain to be early.
+    /// Records a poll that was answered without messages after `time`. The server held it for at most that
+    /// long, so an answer that seems early certainly is.
     pub(super) fn record_hold(&self, time: Duration) {
         let hold = self.hold.get();
         if hold.is_zero() {
@@ -44,7 +44,7 @@ impl HoldTimes {
         }
     }
 
-    /// `None` if the hold time is not known.
+    /// Returns the outcome. `None` if the hold time is not known.
     pub(super) fn outcome(&self) -> Option<HoldTimesOutcome> {
         (!self.hold.get().is_zero()).then(|| HoldTimesOutcome {
             holds_early: self.early.get(),

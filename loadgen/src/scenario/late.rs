@@ -29,18 +29,18 @@ pub(crate) struct Late {
     margin: Duration,
     connected: Counter,
     pings: Counter,
-    /// Pongs that left before the deadline.
+    /// Number of pongs that left before the deadline.
     in_time: Counter,
-    /// Pongs that should have left before the deadline and did not: loadgen's own fault, so the server's
-    /// reaction means nothing.
+    /// Number of pongs that should have left before the deadline but did not. This is loadgen's own fault, so
+    /// the server's reaction means nothing.
     missed: Counter,
-    /// Connections that were closed although all their pongs were in time.
+    /// Number of connections that were closed although all their pongs were in time.
     closed_in_time: Counter,
-    /// Connections that answer too late.
+    /// Number of connections that answer too late.
     too_late: Counter,
-    /// Late connections that the server closed for their silence.
+    /// Number of late connections that the server closed for their silence.
     closed: Counter,
-    /// Late connections that were pinged again nevertheless.
+    /// Number of late connections that the server pinged again instead of closing them.
     forgiven: Counter,
     other_closes: Counter,
     deadline: TimeoutExpiries,
@@ -188,7 +188,7 @@ impl Late {
             };
             let due = ping.begin.read_at + pong_timeout.saturating_sub(self.margin);
             if let Err(end) = self.read_silently(&mut connection, due).await {
-                // The client itself has missed the deadline.
+                // The client itself may have missed the deadline.
                 if ping.begin.read_at.elapsed() >= pong_timeout {
                     self.missed.increment();
                     missed = true;
@@ -213,7 +213,7 @@ impl Late {
         }
     }
 
-    /// Answers its first ping just after the deadline.
+    /// Answers the first ping just after its deadline.
     async fn answer_after_deadline(self: Rc<Self>, setup: Rc<Setup>, opened: OpenedConnection) {
         let OpenedConnection { mut connection, greeting, .. } = opened;
         let target = connection.target();
@@ -247,7 +247,7 @@ impl Late {
         Ok(PendingPing { begin: TimeoutStart::now(&setup.recorder), payload })
     }
 
-    /// Reads without sending anything until this instant.
+    /// Reads without sending anything until `until`.
     async fn read_silently(
         &self,
         connection: &mut ClientConnection,

@@ -1,4 +1,4 @@
-//! Numbers of a run, before they become a document.
+//! The results of a run, before they become a document.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::process::UsageSummary;
 use crate::record::TrafficSummary;
 use crate::result::{Document, Group, RunInfo, Series, summed};
 
-/// Reason why nothing was measured.
+/// Why nothing was measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MeasureError {
     /// The options make no sense with this server.
@@ -54,15 +54,16 @@ summed! {
     pub(crate) struct LoadgenUsage {
         #[serde(flatten)]
         usage: UsageSummary,
-        /// `None` if there is no /proc.
+        /// Usage computed from samples. `None` if there is no /proc.
         #[serde(flatten)]
         cost: Option<CostSummary>,
     }
 }
 
 impl LoadgenUsage {
-    /// Uses the higher of two peaks for both. The kernel's peak may be below the sampled one, since it counts
-    /// pages in batches, and above it, since it is updated continuously.
+    /// Combines both sources. The higher of the two memory peaks is used for both: the kernel's peak may be
+    /// lower than the sampled one, since the kernel counts pages in batches, or higher, since it is updated
+    /// continuously.
     pub(crate) fn new(usage: UsageSummary, cost: Option<CostSummary>) -> Self {
         let peak = usage.peak_resident_bytes().max(cost.as_ref().map(CostSummary::peak_resident_bytes));
         let cost = cost.map(|cost| match peak {
@@ -73,7 +74,7 @@ impl LoadgenUsage {
     }
 }
 
-/// Numbers that only the process that sees the whole run knows.
+/// Numbers known only to the process that sees the whole run.
 #[derive(Debug)]
 pub(crate) struct WholeRunNumbers {
     pub(crate) server: Option<Group>,
@@ -103,7 +104,7 @@ struct Loadgen<'a> {
 }
 
 impl Measured {
-    /// `settings` are the options of the run.
+    /// Builds the document. `settings` are the options of the run.
     pub(crate) fn into_document(self, settings: Group) -> Document {
         let Numbers { outcome, error_kinds, traffic, loadgen } = &self.numbers;
         let WholeRunNumbers { server, processes, bottleneck } = &self.whole;

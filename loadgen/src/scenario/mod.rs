@@ -61,32 +61,34 @@ pub(crate) struct Setup {
     pub(crate) refusal: RunRefusal,
 }
 
-/// Returns a reason why a run with this load could show nothing about a server with this greeting.
+/// Checks whether a run with this load could show nothing about a server with this greeting. Returns the
+/// reason if so.
 type Objection = fn(&Load, &Greeting) -> Option<String>;
 
 /// A scenario in progress.
 pub(crate) type ScenarioRun = Pin<Box<dyn Future<Output = ()>>>;
 
 pub(crate) trait Scenario {
-    /// Registers the counters and times that are worth a curve over time; called once, before it runs. See
-    /// [`crate::record`].
+    /// Registers the counters and times that are worth a curve over time. Called once, before the scenario
+    /// runs. See [`crate::record`].
     fn record(&self, recorder: &Recorder);
-    /// Runs to the end. Dropping the future drops every connection.
+    /// Runs the scenario to its end. Dropping the future drops every connection.
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun;
-    /// Number of connections opened.
+    /// Returns the number of connections opened.
     fn connected(&self) -> u64;
-    /// Progress bars. Always the same bars in the same order.
+    /// Returns the progress bars, always the same ones in the same order.
     fn bars(&self, setup: &Setup) -> Vec<Bar>;
     fn figures(&self) -> Figures;
-    /// Check of the server's hello for a reason why the run could show nothing, if the scenario has one.
+    /// Returns a check of the server's hello that detects whether the run could show nothing, if the scenario
+    /// has such a check.
     fn objection(&self) -> Option<Objection> {
         None
     }
-    /// Everything that was counted so far.
+    /// Returns everything that has been counted so far.
     fn outcome(&self, setup: &Setup) -> ScenarioOutcome;
 }
 
-/// Instants at which connections are due: an open model, so a slow server does not slow them down.
+/// When connections are due. This is an open model, so a slow server does not slow down the schedule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectSchedule {
     start: Instant,
@@ -102,12 +104,12 @@ impl ConnectSchedule {
         self.start + Duration::from_secs_f64(f64::from(index) / self.rate)
     }
 
-    /// One new session per instant.
+    /// Returns one attempt to open a new session for each connection of the load.
     fn attempts(self, load: &Load) -> impl Iterator<Item = Attempt> + use<> {
         (0..load.connections).map(move |index| Attempt::new(index, self.due(index), None))
     }
 
-    /// Instant at which the connections have been held for the full duration.
+    /// Returns the time at which the last connection has been held for the full duration.
     fn end(self, load: &Load) -> Instant {
         self.due(load.connections - 1) + load.duration
     }
@@ -116,7 +118,7 @@ impl ConnectSchedule {
 /// A connection to open.
 #[derive(Debug)]
 struct Attempt {
-    /// Number among all connections.
+    /// Index among all connections.
     index: u32,
     due: Instant,
     resume: Option<Ticket>,
@@ -137,7 +139,7 @@ struct OpenedConnection {
     connection: ClientConnection,
     greeting: Greeting,
     due: Instant,
-    /// When the connect began: later than it was due, if loadgen was delayed.
+    /// When the attempt began. This is later than `due` if loadgen was delayed.
     began: Instant,
     /// When the hello was read.
     at: Instant,
@@ -149,7 +151,7 @@ impl OpenedConnection {
     }
 }
 
-/// Opens connections, each when it is due. Returns when the last attempt has succeeded or failed.
+/// Opens each connection when it is due. Returns when the last attempt has succeeded or failed.
 async fn open_all(
     setup: &Rc<Setup>,
     attempts: impl Iterator<Item = Attempt>,

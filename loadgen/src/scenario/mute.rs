@@ -30,13 +30,13 @@ pub(crate) struct Mute {
     share: f64,
     connected: Counter,
     muted: Counter,
-    /// Mute connections that the server closed for their silence, in time or not.
+    /// Number of mute connections that the server closed for their silence, in time or not.
     closed: Counter,
-    /// Mute connections that ended with a code unrelated to silence.
+    /// Number of mute connections that ended with a code unrelated to silence.
     other_closes: Counter,
     connects: Connects,
     deadline: TimeoutExpiries,
-    /// Counters of the other connections; pings and close codes are those of all connections.
+    /// Counters of the answering connections. Pings and close codes also include the mute connections.
     answering: Answering,
 }
 
@@ -130,7 +130,7 @@ impl Mute {
         })
         .await;
         setup.recorder.phase("silence");
-        // Ends when the time is up, or when the last mute connection has ended.
+        // This ends when the time is up, or when the last mute connection has ended.
         let _ = timeout_at(pace.end(&setup.load), muted.join_all()).await;
     }
 
@@ -158,7 +158,7 @@ impl Mute {
         let listened = connection.each(|event| {
             if let ClientEvent::Ping(_) = event {
                 self.answering.pings.increment();
-                // Some servers ping again while they wait.
+                // Use the first ping: some servers ping again while they wait.
                 first_ping.get_or_insert_with(|| TimeoutStart::now(&setup.recorder));
             }
             ControlFlow::<Infallible>::Continue(())
@@ -172,7 +172,7 @@ impl Mute {
         );
     }
 
-    /// `waited` is the time since the first ping, if there was one.
+    /// Records the end of a mute connection. `waited` is the time since the first ping, if there was one.
     fn record_close(
         &self,
         end: ConnectionEnd,

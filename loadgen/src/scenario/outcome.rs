@@ -1,4 +1,4 @@
-//! Counts and times of each scenario, as part of the result.
+//! The counts and times of each scenario, as part of the result.
 
 use serde::{Deserialize, Serialize};
 

@@ -9,13 +9,13 @@ use super::OpenedConnection;
 use crate::record::{Counter, Recorder, Times};
 use crate::result::{Distribution, summed};
 
-/// Servers whose timers count whole milliseconds may be early by this much.
+/// Tolerance for early pings: servers whose timers count whole milliseconds may be early by this much.
 const ROUNDING: Duration = Duration::from_millis(2);
 
 /// Pings of a server that announces its ping interval.
 #[derive(Debug, Default)]
 pub(super) struct PingTimes {
-    /// Zero if the server does not announce it.
+    /// The announced ping interval. Zero if the server does not announce it.
     interval: Cell<Duration>,
     early: Counter,
     lateness: Times,
@@ -31,13 +31,13 @@ impl PingTimes {
         recorder.times("ping_lateness_ms", &self.lateness);
     }
 
-    /// Takes the interval from the greeting. It is the same for all connections.
+    /// Stores the interval from the greeting. It is the same for all connections.
     pub(super) fn note_announced(&self, opened: &OpenedConnection) {
         self.interval.set(opened.greeting.ping_interval);
     }
 
-    /// Records a ping, which is answered now. The first one may arrive at any time, because servers spread
-    /// them.
+    /// Records a ping that is answered now. The first ping may arrive at any time, because servers spread
+    /// pings over time.
     pub(super) fn record_ping(&self, last: &mut LastPing) {
         let now = Instant::now();
         if let Some(before) = last.0.replace(now) {
@@ -46,7 +46,7 @@ impl PingTimes {
     }
 
     /// Records the time since the last pong was sent. The server received that pong later, so it has waited
-    /// no longer than this.
+    /// for at most this long.
     fn record(&self, waited: Duration) {
         let interval = self.interval.get();
         if interval.is_zero() {
@@ -59,7 +59,7 @@ impl PingTimes {
         }
     }
 
-    /// `None` if the server did not announce its ping interval.
+    /// Returns the outcome. `None` if the server did not announce its ping interval.
     pub(super) fn outcome(&self) -> Option<PingTimesOutcome> {
         (!self.interval.get().is_zero()).then(|| PingTimesOutcome {
             pings_early: self.early.get(),

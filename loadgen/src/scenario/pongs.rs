@@ -1,4 +1,4 @@
-//! Pings of our own, and how long their pongs take.
+//! Pings that the client sends, and the time until their pongs arrive.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::record::{Counter, Latency, Recorder};
 use crate::result::{Distribution, summed};
 
-/// Maximum number of pending pings per connection. Older ones are given up.
+/// Maximum number of pending pings per connection. Older pings are no longer tracked.
 const MAX_PENDING: usize = 64;
 
 /// Pings and pongs of all connections.
@@ -22,7 +22,7 @@ pub(super) struct Pongs {
 #[derive(Debug, Default)]
 pub(super) struct Pings {
     next: u32,
-    /// Latest pings, unanswered so far: when each was due, and when it was sent.
+    /// Latest unanswered pings: when each was due, and when it was sent.
     pending: VecDeque<(Instant, Instant)>,
 }
 
@@ -32,7 +32,7 @@ impl Pongs {
         recorder.latency("pong", &self.time);
     }
 
-    /// Returns the payload for a ping that is sent now, which is its number.
+    /// Records a ping that is sent now, and returns its payload: the ping's number.
     pub(super) fn next_ping(&self, pings: &mut Pings, due: Instant) -> [u8; 4] {
         if pings.pending.len() == MAX_PENDING {
             pings.pending.pop_front();
@@ -44,7 +44,7 @@ impl Pongs {
         number.to_be_bytes()
     }
 
-    /// Records a pong, which answers its ping and all earlier ones (RFC 6455, section 5.5.3). An unsolicited
+    /// Records a pong. It answers its ping and all earlier ones (RFC 6455, section 5.5.3). An unsolicited
     /// pong is ignored.
     pub(super) fn record_pong(&self, pings: &mut Pings, payload: &[u8]) {
         let Ok(number) = payload.try_into().map(u32::from_be_bytes) else { return };

@@ -39,7 +39,7 @@ pub(crate) fn prepare(options: &args::ScenarioOptions) -> Prepared {
     Prepared { name: options.name(), load, header, scenario }
 }
 
-/// Options and scenario specific to each subcommand.
+/// Returns the settings and the scenario of a subcommand.
 fn settings_and_scenario(options: &args::ScenarioOptions, load: &Load) -> (Group, Rc<dyn Scenario>) {
     let held = || {
         Group::default()

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::Setup;
 
-/// Ends a run as bad usage, in place of a result. Clones share their state.
+/// Ends a run as bad usage, instead of with a result. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunRefusal(Rc<RefusalState>);
 
@@ -18,7 +18,7 @@ struct RefusalState {
 }
 
 impl Setup {
-    /// Ends the run if there is a reason.
+    /// Ends the run if `why` contains a reason.
     pub(super) fn refuse_if(&self, why: Option<String>) {
         if let Some(why) = why {
             self.refusal.refuse(why);

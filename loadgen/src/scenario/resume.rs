@@ -1,4 +1,4 @@
-//! Loses connections at random while messages are published, and resumes within the reconnect window or after
+//! Drops connections at random while messages are published, and resumes within the reconnect window or after
 //! it.
 
 use std::cell::{Cell, RefCell};
@@ -33,13 +33,13 @@ pub(crate) struct Resume {
     /// Longest reconnect window in any hello.
     longest_window: Cell<Duration>,
     cut: Counter,
-    /// Disconnected subscribers that could not connect or subscribe again.
+    /// Number of disconnected subscribers that could not reconnect or subscribe again.
     gone: Counter,
     window: WindowReturns,
     resumes: Resumes,
 }
 
-/// Instants at which the first and the last message are due.
+/// When the first and the last message are due.
 type PublishWindow = (Instant, Instant);
 
 impl Scenario for Resume {
@@ -133,7 +133,7 @@ impl Resume {
         self.subscribers.publish_and_wait(&setup, &round, others).await;
     }
 
-    /// Instant at which the last disconnected client reconnects.
+    /// Returns the time at which the last disconnected client reconnects.
     fn last_return(&self, start: Instant, end: Instant) -> Instant {
         let inside = end + self.options.away;
         let outside = start + (end - start) / 2 + self.longest_window.get() + self.options.margin;
@@ -144,7 +144,7 @@ impl Resume {
         self.window.returned() + self.gone.get()
     }
 
-    /// Instants at which a subscriber disconnects, and how long it stays disconnected each time.
+    /// Returns when a subscriber disconnects, and how long it stays disconnected each time.
     fn disconnects(
         &self,
         is_outside: bool,
@@ -201,7 +201,7 @@ impl Resume {
             self.cut.increment();
             let lost_at = Instant::now();
             sleep_until(lost_at + away).await;
-            // Boxed because a task is as large as its largest state, for all its life.
+            // Boxed because a task is as large as its largest state, for as long as it lives.
             let back =
                 Box::pin(self.resume_or_subscribe(&setup, &mut subscriber, lost_at, away, window)).await;
             let Some(back) = back else { return self.gone.increment() };
@@ -211,7 +211,7 @@ impl Resume {
         self.subscribers.answering.record_close(end);
     }
 
-    /// Resumes the session, or subscribes in the new one if it was not recovered.
+    /// Resumes the session, or subscribes in the new session if the old one was not recovered.
     async fn resume_or_subscribe(
         &self,
         setup: &Rc<Setup>,

@@ -22,10 +22,10 @@ use crate::record::{ConnectionEnds, Counter, EndsOutcome, Recorder};
 use crate::result::Group;
 use crate::transport::websocket::{ConnectionEnd, NO_CLOSE_FRAME};
 
-/// Size of the kernel's receive buffer for a slow connection; the kernel doubles it. With the default size, a
-/// slow reader would go unnoticed for megabytes.
+/// Size of the kernel's receive buffer for a slow connection; the kernel doubles it. With the default size,
+/// megabytes would be sent before a slow reader is noticed.
 const RECEIVE_BUFFER_BYTES: u32 = 8 * 1024;
-/// Time limit for reading at the end, to see what became of a slow connection: its Close frame comes after
+/// Time limit for reading at the end, to find out how a slow connection ended: its Close frame comes after
 /// all unread data.
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(60);
 
@@ -34,11 +34,11 @@ pub(crate) struct Slow {
     options: args::SlowOptions,
     subscribers: SubscriberGroup,
     slow: Counter,
-    /// Slow connections that the server closed for being slow.
+    /// Number of slow connections that the server closed for being slow.
     closed: Counter,
-    /// Slow connections that ended with another code.
+    /// Number of slow connections that ended with another code.
     other_closes: Counter,
-    /// Slow connections that the server kept open.
+    /// Number of slow connections that the server kept open.
     still_open: Counter,
     ends: ConnectionEnds,
 }
@@ -98,8 +98,8 @@ struct SlowOutcome {
     connections: ConnectionsOutcome,
 }
 
-/// Number of bytes per read, for a rate in bytes per second. Stays below `u32::MAX`, which would mean no
-/// limit.
+/// Returns the number of bytes per read, for a rate in bytes per second. The result is below `u32::MAX`,
+/// which would mean no limit.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
 fn bytes_per_read(rate: u32, every: Duration) -> u32 {
     ((f64::from(rate) * every.as_secs_f64()).round() as u32).clamp(u32::from(rate > 0), u32::MAX - 1)
@@ -204,12 +204,12 @@ impl Slow {
         }
     }
 
-    /// Reads everything that is pending. `None` if the connection is still open then.
+    /// Reads everything that is pending. `None` if the connection is still open afterwards.
     async fn drain(&self, connection: &mut ClientConnection) -> Option<ConnectionEnd> {
         connection.allow_reading(u32::MAX);
         let all = async {
             loop {
-                // Pings continue as long as the connection is open, so only messages count.
+                // Count only messages: pings continue as long as the connection is open.
                 let message = connection.each(|event| match event {
                     ClientEvent::Text(_) => ControlFlow::Break(()),
                     _ => ControlFlow::Continue(()),

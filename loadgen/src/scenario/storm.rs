@@ -1,4 +1,4 @@
-//! Drops all connections at once, and resumes every session at once.
+//! Drops all connections simultaneously, and then resumes all sessions simultaneously.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ pub(crate) struct Storm {
     resumes: Resumes,
     /// Time from the drop to the last hello with `recovered`.
     took: Cell<Option<Duration>>,
-    /// Counters for the time before the drop and after the resume.
+    /// Counters of the connections before the drop and after the resume.
     answering: Answering,
 }
 
@@ -114,7 +114,7 @@ impl Storm {
         sleep_until(pace.end(&setup.load)).await;
 
         setup.recorder.brief_phase("resume");
-        // Samples the number of connections before the drop, and after it, when none is left.
+        // Sample the number of connections before the drop, and again after it, when none is left.
         setup.recorder.sample_now().await;
         let dropped_at = Instant::now();
         drop(drop_now);

@@ -1,5 +1,5 @@
-//! Resumes sessions that are alive: the second connection must get the session, the first must be closed with
-//! a code.
+//! Resumes sessions that are still connected: the second connection must take over the session, and the first
+//! must be closed with the right code.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,11 +25,11 @@ pub(crate) struct Takeover {
     /// Close code of a connection whose session was taken over.
     code: u16,
     connected: Counter,
-    /// Sessions that a second connection took over.
+    /// Number of sessions that a second connection took over.
     taken: Counter,
-    /// First connections that were closed with the code after their session was taken over.
+    /// Number of first connections that were closed with the right code after their session was taken over.
     replaced: Counter,
-    /// First connections that ended otherwise.
+    /// Number of first connections that ended otherwise.
     other_closes: Counter,
     /// Time from when the take-over was due to the end of the first connection.
     replacement: Times,
@@ -38,7 +38,7 @@ pub(crate) struct Takeover {
     first: Answering,
     first_ends: ConnectionEnds,
     second: Answering,
-    /// Schedule of the take-overs, once they begin.
+    /// Schedule of the take-overs, set when they begin.
     pace: Cell<Option<ConnectSchedule>>,
 }
 
@@ -133,7 +133,8 @@ impl Takeover {
         }
     }
 
-    /// Connects, takes over at the same rate, and holds the second connections for as long as the first.
+    /// Connects all clients, takes over their sessions at the same rate, and holds the second connections for
+    /// as long as the first ones.
     async fn take_over(self: Rc<Self>, setup: Rc<Setup>) {
         let pace = ConnectSchedule::from_now(&setup.load);
         setup.recorder.phase("connect");

@@ -1,5 +1,5 @@
-//! Kills every socket without a Close frame, and reconnects just before the reconnect window ends, or just
-//! after.
+//! Closes every socket without a Close frame, and reconnects just before or just after the reconnect window
+//! ends.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::result::summed;
 #[derive(Debug)]
 pub(crate) struct Vanish {
     kill: Kill,
-    /// Time between reconnecting and the end of the window.
+    /// Time between reconnecting and the end of the reconnect window.
     margin: Duration,
     connected: Counter,
     killed: Counter,
@@ -140,7 +140,7 @@ impl Vanish {
         self.reconnect_all(lost, &setup).await;
     }
 
-    /// Reconnects one half before the end of the window, and the other half after it.
+    /// Reconnects one half of the sessions before the end of the window, and the other half after it.
     async fn reconnect_all(&self, lost: Vec<LostSession>, setup: &Rc<Setup>) {
         let (before, after): (Vec<_>, Vec<_>) =
             (0..).zip(lost).partition(|(index, _): &(u32, LostSession)| index % 2 == 0);
@@ -152,8 +152,8 @@ impl Vanish {
             .zip(&returns)
             .map(|(index, (lost, due))| Attempt::new(index, *due, Some(lost.ticket.clone())))
             .collect();
-        // Kept until the last client is back: closing a connection at once would look like another lost
-        // connection.
+        // Keep the connections until the last client is back: closing one immediately would look like another
+        // lost connection.
         let back = RefCell::new(Vec::new());
         open_all(setup, attempts.into_iter(), |opened| {
             self.resumes.record(&opened);

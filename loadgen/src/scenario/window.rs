@@ -7,20 +7,23 @@ use crate::record::{Counter, Recorder, Times};
 use crate::result::{Distribution, summed};
 use tokio::time::Instant;
 
-/// Sessions that a client tried to resume after their connection was lost, in time or not.
+/// Attempts to resume sessions whose connection was lost, in time or not.
 ///
-/// The window begins when the server notices the loss, at the earliest when it happened. So a session that no
-/// longer exists although its hello arrived within the window certainly ended early. A session that is
-/// resumed after the window is overdue by at least the time since its end.
+/// The window begins when the server notices the loss, which is at the earliest when the loss happens.
+/// Therefore, if a session no longer exists although the new hello arrived within the window, the session
+/// certainly ended early. A session that is resumed after the window is overdue by at least the time since
+/// the end of the window.
 #[derive(Debug, Default)]
 pub(super) struct WindowReturns {
-    /// Clients that reconnected within the window: resumed, or not.
+    /// Number of clients that reconnected within the window and resumed. The next field counts clients that
+    /// could not resume.
     resumed: Counter,
     early: Counter,
-    /// Clients that reconnected after the window: a new session, or still the old one.
+    /// Number of clients that reconnected after the window and received a new session. The next field counts
+    /// clients that still resumed the old one.
     refused: Counter,
     overdue: Counter,
-    /// Clients that reconnected within the window, but whose hello arrived after it.
+    /// Number of clients that began to reconnect within the window, but received the hello after it.
     undecided: Counter,
     overdue_by: Times,
 }
@@ -37,7 +40,7 @@ impl WindowReturns {
         recorder.times("overdue_ms", &self.overdue_by);
     }
 
-    /// Records a reconnect. `lost_at` is when the connection was lost.
+    /// Records a client that has reconnected. `lost_at` is when its connection was lost.
     pub(super) fn record_return(&self, lost_at: Instant, window: Duration, opened: &OpenedConnection) {
         let expires_at = lost_at + window;
         if opened.greeting.recovered {

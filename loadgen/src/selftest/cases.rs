@@ -1,4 +1,4 @@
-//! The table of faults, and the run and numbers that must reveal each.
+//! The table of faults, with the run and the numbers that must reveal each fault.
 
 use super::fault::Fault;
 use super::invalid_frame::InvalidFrame;
@@ -7,12 +7,12 @@ use super::runs::{
     STORM, SelfTestRun, TAKEOVER, VANISH, check,
 };
 
-/// Fault that a run must report.
+/// A fault, and the run that must report it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) fault: Fault,
     pub(super) run: &'static SelfTestRun,
-    /// All of these must hold for the faulty server, and not all of them for the honest one.
+    /// Checks that must all hold for the faulty server, and must not all hold for the honest one.
     pub(super) checks: &'static [ReportCheck],
 }
 
@@ -20,12 +20,12 @@ const fn case(fault: Fault, run: &'static SelfTestRun, signs: &'static [ReportCh
     Case { fault, run, checks: signs }
 }
 
-/// An invalid frame ends a connection in any scenario.
+/// Returns a case for an invalid frame. Such a frame ends a connection in any scenario.
 const fn invalid_frame_case(frame: InvalidFrame, signs: &'static [ReportCheck]) -> Case {
     case(Fault::SendsInvalidFrameForPing(frame), &HOLD, signs)
 }
 
-/// Every fault at least once.
+/// Cases for every fault, at least one each.
 pub(super) static CASES: &[Case] = &[
     case(
         Fault::LosesMessage,

@@ -1,6 +1,6 @@
 //! Faults in the delivery of a message.
 
-/// Treatment of a message for one session.
+/// How a message is delivered to one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeliveryFault {
     Sent,
@@ -11,6 +11,6 @@ pub(super) enum DeliveryFault {
     Changed,
     /// Sent, followed by a message that was never published.
     WithForeign,
-    /// A gap is sent instead.
+    /// A gap is sent instead of the message.
     Gap,
 }

@@ -1,5 +1,5 @@
-//! Faults of the self-test's server. It has at most one at a time, and consults it before everything that it
-//! could do wrong.
+//! Faults of the self-test's server. The server has at most one fault, and consults it before every action
+//! that it could get wrong.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use encke_core::close::CloseCode;
 use super::delivery::DeliveryFault;
 use super::invalid_frame::InvalidFrame;
 
-/// Message of a session's stream that is affected, counted from 0.
+/// Index of the affected message in a session's stream, counted from 0.
 const AFFECTED_MESSAGE: usize = 5;
-/// Extra time before an honest server closes a silent client. Servers round up, and a client that reads a
-/// ping late must not count the close as early.
+/// Additional time before an honest server closes a silent client. Servers round up, and a client that reads
+/// a ping late must not count the close as early.
 const SLACK: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The honest server.
+    /// No fault: the honest server.
     None,
     LosesMessage,
     DoublesMessage,
@@ -49,9 +49,9 @@ pub(super) enum Fault {
     NeverTimesOutUpgrades,
     TimesOutUpgradesEarly,
     TimesOutUpgradesLate,
-    /// Sent instead of the hello.
+    /// Sends this frame instead of the hello.
     SendsInvalidFrameForHello(InvalidFrame),
-    /// Sent instead of the first ping.
+    /// Sends this frame instead of the first ping.
     SendsInvalidFrameForPing(InvalidFrame),
     NeverClosesStalledReaders,
     ClosesSlowReaders,
@@ -101,7 +101,7 @@ impl Fault {
         }
     }
 
-    /// Returns the treatment of a message. `session` and `place`, its position in the session's stream, are
+    /// Returns how a message is delivered. `session` and `place`, its position in the session's stream, are
     /// counted from 0.
     pub(super) fn delivery(self, session: u64, place: usize) -> DeliveryFault {
         if session > 0 || place != AFFECTED_MESSAGE {
@@ -148,7 +148,8 @@ impl Fault {
         }
     }
 
-    /// Returns the code for closing a connection whose session was taken over; `None`: it stays open.
+    /// Returns the code for closing a connection whose session was taken over. `None`: the connection stays
+    /// open.
     pub(super) fn code_for_replaced(self) -> Option<CloseCode> {
         match self {
             Self::LeavesBothConnections => None,
@@ -167,7 +168,7 @@ impl Fault {
         }
     }
 
-    /// Returns the seq in the hello of a resumed session that the client has up to `seq`.
+    /// Returns the seq in the hello of a resumed session. `seq` is the last seq that the client has.
     pub(super) fn hello_seq(self, seq: u64) -> u64 {
         if self == Self::MisstatesSeqOnResume { seq + 1 } else { seq }
     }
@@ -186,7 +187,7 @@ impl Fault {
         self != Self::ClosesAnsweringClients
     }
 
-    /// Returns how long after a ping a silent client is disconnected; `None`: never.
+    /// Returns how long after a ping a silent client is disconnected. `None`: never.
     pub(super) fn pong_timeout(self, pong_timeout: Duration) -> Option<Duration> {
         match self {
             Self::NeverCloses => None,
@@ -196,7 +197,7 @@ impl Fault {
         }
     }
 
-    /// Returns the code for closing a silent client; `None`: no Close frame.
+    /// Returns the code for closing a silent client. `None`: without a Close frame.
     pub(super) fn code_for_silence(self) -> Option<CloseCode> {
         match self {
             Self::DisconnectsWithoutClose => None,
@@ -229,7 +230,7 @@ impl Fault {
         }
     }
 
-    /// Returns how long a client may take to receive one message; `None`: without limit.
+    /// Returns how long a client may take to receive one message. `None`: without limit.
     pub(super) fn write_timeout(self, write_timeout: Duration) -> Option<Duration> {
         match self {
             Self::NeverClosesStalledReaders => None,

@@ -1,4 +1,4 @@
-//! Invalid frames: each violates one rule that RFC 6455 has for servers.
+//! Invalid frames. Each violates one rule of RFC 6455 for servers.
 
 /// Invalid frame that a server can send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl InvalidFrame {
             // 1006 means that there was no Close frame.
             Self::CloseCode => b"\x88\x02\x03\xEE",
             Self::NotUtf8 => b"\x81\x04\"\xC3\x28\"",
-            // The first byte of a two-byte character, then the end of the message.
+            // The message ends after the first byte of a two-byte character.
             Self::FragmentedNotUtf8 => b"\x01\x02\"\xC3\x80\x01\"",
             Self::TooBig => b"\x81\x7F\0\0\x01\0\0\0\0\0{}",
         }
@@ -78,7 +78,7 @@ mod tests {
     use super::super::fault::Fault;
     use super::InvalidFrame;
 
-    /// Stream that contains only these bytes.
+    /// A stream that contains only these bytes.
     struct Bytes(&'static [u8]);
 
     impl std::io::Read for Bytes {

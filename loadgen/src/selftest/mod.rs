@@ -1,8 +1,8 @@
 //! `loadgen selftest`: checks that this program reports the faults that it promises to report.
 //!
 //! [`server`] is a small server with one [`fault`] at a time. Scenarios run against it with the same code as
-//! any other run, including command line and report. [`runs`] defines what each run reports about an honest
-//! server, [`cases`] which run reports which fault, and [`verdict`] checks the reports.
+//! any other run, including the command line and the report. [`runs`] defines what each run reports about an
+//! honest server, [`cases`] which run reports which fault, and [`verdict`] checks the reports.
 
 mod cases;
 mod delivery;
@@ -31,7 +31,7 @@ use crate::progress::ProgressLog;
 use crate::result::Document;
 use crate::run;
 
-/// Row of the result.
+/// A row of the self-test's table.
 #[derive(Debug)]
 struct SelfTestRow {
     fault: &'static str,
@@ -60,20 +60,21 @@ impl SelfTestOutcome {
     }
 }
 
-/// Time between the starts of two runs. They share a thread, and connecting is their most expensive part.
+/// Time between the starts of consecutive runs. They share a thread, and connecting is their most expensive
+/// part.
 const STAGGER: Duration = Duration::from_millis(40);
-/// Maximum number of concurrent runs. In an unoptimised build these use a quarter of a core, and all runs at
-/// once would use half of one: too much if another program needs the core.
+/// Maximum number of concurrent runs. In an unoptimised build these runs use a quarter of a core. All runs
+/// together would use half a core: too much if another program needs it.
 const MAX_CONCURRENT_RUNS: usize = 20;
 
-/// Reports of every run against the honest server, and of every case.
+/// Reports of every run with the honest server, and of every case.
 struct Reports {
     honest: Vec<Document>,
     faulty: Vec<Document>,
 }
 
-/// Runs everything concurrently, since most of the time is waiting. Then repeats runs that failed one by one,
-/// because a busy machine may be too slow for many at once.
+/// Runs everything concurrently, since most of the time is spent waiting. Then repeats failed runs one by
+/// one, because a busy machine may be too slow for many concurrent runs.
 pub(crate) async fn run() -> Result<SelfTestOutcome, String> {
     let mut reports = Reports::measure().await?;
     reports.repeat_failed().await?;
@@ -129,7 +130,7 @@ fn index_of(run: &SelfTestRun) -> usize {
     RUNS.iter().position(|known| known.words == run.words).expect("each run also has an honest server")
 }
 
-/// Returns the reports of all these runs, [`MAX_CONCURRENT_RUNS`] of which run at a time.
+/// Returns the reports of all these runs, at most [`MAX_CONCURRENT_RUNS`] of which run at the same time.
 async fn measure_all(
     runs: impl Iterator<Item = (&'static SelfTestRun, Fault)>,
 ) -> Result<Vec<Document>, String> {
@@ -164,8 +165,8 @@ mod tests {
 
     use super::*;
 
-    /// A scenario that cannot detect a fault reports the same about the faulty server as about the honest
-    /// one. This must count as missed, on a busy machine too.
+    /// Checks the case of a scenario that cannot detect a fault: it reports the same about the faulty server
+    /// as about the honest one. This must count as missed, even on a busy machine.
     #[test]
     fn undetected_faults_are_missed() {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());

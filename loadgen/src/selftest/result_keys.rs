@@ -1,5 +1,5 @@
-//! Compares the keys of the result document, on which users' scripts depend, with the list in the repository,
-//! for one run of each scenario.
+//! Compares the keys of the result document, on which users' scripts depend, with the list in the repository.
+//! There is one run per scenario.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,7 +45,7 @@ fn the_result_keys_of_each_scenario_are_stable() {
         words: "abuse URL --attack none --duration 300ms --quiet-for 100ms --rate 50",
         honest_checks: &[],
     };
-    // Nothing is restarted, so no client reconnects, and the run ends after the grace period.
+    // This command restarts nothing, so no client reconnects, and the run ends after the grace period.
     let restart = SelfTestRun {
         words: "restart URL --restart true --connections 2 --channels 2 --publishers 1 --messages 4 \
                 --publish-rate 20 --restart-after 50ms --grace 300ms",
@@ -82,7 +82,7 @@ fn the_result_keys_of_each_scenario_are_stable() {
     }
 }
 
-/// Returns the messages for assertions on numbers of the result that would be refused before the run.
+/// Returns the messages for assertions on numbers of the result that would wrongly be refused before the run.
 fn refused_assertions(run: &SelfTestRun, document: &Document) -> Vec<String> {
     let mut paths = Vec::new();
     for (name, field) in document.as_group().iter().filter(|(name, _)| *name != "series") {
@@ -112,7 +112,7 @@ fn add_numbers(path: &str, field: &Field, paths: &mut Vec<String>) {
     }
 }
 
-/// Returns one line per key: its path below the scenario's name.
+/// Returns one line per key: its path, which begins with the scenario's name.
 fn keys_of(document: &Document) -> String {
     let mut paths = Vec::new();
     add_paths(document.text("scenario"), document.as_group(), &mut paths);
@@ -128,7 +128,7 @@ fn add_paths(path: &str, group: &Group, paths: &mut Vec<String>) {
     }
     for (name, field) in group.iter() {
         let is_dynamic = DYNAMIC.iter().any(|dynamic| path.ends_with(dynamic)) || name.starts_with("closes.");
-        // All timings have the same percentiles.
+        // Skip all but the maximum: all timings have the same percentiles.
         if path.ends_with("/times") && !name.ends_with(".max") {
             continue;
         }
@@ -142,7 +142,7 @@ fn add_field(path: &str, field: &Field, paths: &mut Vec<String>) {
     }
     match field {
         Field::Group(group) => add_paths(path, group, paths),
-        // Complete histograms.
+        // List the fields of a complete histogram.
         Field::Distribution(_) => paths.extend(["unit", "hdr"].map(|name| format!("{path}/{name}"))),
         Field::List(list) => {
             list.iter().filter_map(Field::as_group).for_each(|group| add_paths(path, group, paths));

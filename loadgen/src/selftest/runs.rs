@@ -7,10 +7,10 @@ pub(super) struct ReportCheck {
     pub(super) comparison: &'static str,
 }
 
-/// Run of a scenario, with the same options against every server.
+/// A run of a scenario. It has the same options for every server.
 #[derive(Debug)]
 pub(super) struct SelfTestRun {
-    /// Command line, with `URL` as a placeholder for the server's. The first word is the scenario.
+    /// Command line, with `URL` as a placeholder for the server's URL. The first word is the scenario.
     pub(super) words: &'static str,
     /// Assertions that hold for an honest server.
     pub(super) honest_checks: &'static [ReportCheck],
@@ -20,7 +20,7 @@ pub(super) const fn check(path: &'static str, comparison: &'static str) -> Repor
     ReportCheck { path, comparison }
 }
 
-/// Each of these also runs once against the honest server.
+/// The runs. Each of them also runs once against the honest server.
 pub(super) const RUNS: [&SelfTestRun; 14] = [
     &HOLD,
     &MUTE,
@@ -76,7 +76,7 @@ pub(super) static MUTE_HALF: SelfTestRun = SelfTestRun {
     ],
 };
 
-/// Every other connection answers in time, the rest too late.
+/// A run in which every other connection answers in time, and the rest too late.
 pub(super) static LATE: SelfTestRun = SelfTestRun {
     words: "late URL --connections 5 --rate 200 --duration 2s --margin 100ms",
     honest_checks: &[
@@ -103,7 +103,7 @@ pub(super) static EXPIRE: SelfTestRun = SelfTestRun {
     ],
 };
 
-/// Three clients reconnect within the window, two after it.
+/// A run in which three clients reconnect within the window, and two after it.
 pub(super) static VANISH: SelfTestRun = SelfTestRun {
     words: "vanish URL --connections 5 --rate 200 --duration 200ms --margin 250ms",
     honest_checks: &[
@@ -152,7 +152,8 @@ pub(super) static STORM: SelfTestRun = SelfTestRun {
     ],
 };
 
-/// Every published message arrives exactly once, in order and unchanged, and nothing else arrives.
+/// Checks that every published message arrives exactly once, in order and unchanged, and that nothing else
+/// arrives.
 const ALL_ARRIVED: [ReportCheck; 12] = [
     check("errors", "==0"),
     check("subscribed", "==5"),
@@ -184,7 +185,8 @@ pub(super) static FANOUT_CUT: SelfTestRun = SelfTestRun {
     },
 };
 
-/// Three clients lose their connection twice and reconnect in time; two lose it once and reconnect too late.
+/// A run in which three clients lose their connection twice and reconnect in time, and two lose it once and
+/// reconnect too late.
 pub(super) static RESUME: SelfTestRun = SelfTestRun {
     words: "resume URL --connections 5 --rate 1000 --messages 20 --publish-rate 40 --cuts 2 --away 200ms \
             --outside 0.4 --margin 250ms --grace 1s",
@@ -206,7 +208,7 @@ pub(super) static RESUME: SelfTestRun = SelfTestRun {
     ],
 };
 
-/// Two clients do not read at all.
+/// A run in which two clients do not read at all.
 pub(super) static SLOW: SelfTestRun = SelfTestRun {
     words: "slow URL --connections 5 --rate 1000 --messages 20 --publish-rate 10 --size 50000 --share 0.4 \
             --slow-for 100ms --grace 1s",
@@ -216,7 +218,7 @@ pub(super) static SLOW: SelfTestRun = SelfTestRun {
     },
 };
 
-/// Two clients read slowly, with pauses.
+/// A run in which two clients read slowly, with pauses.
 pub(super) static SLOW_READS: SelfTestRun = SelfTestRun {
     words: "slow URL --connections 5 --rate 1000 --messages 20 --publish-rate 10 --size 50000 --share 0.4 \
             --read-rate 300000 --read-every 400ms --slow-for 100ms --grace 1s",
@@ -226,7 +228,7 @@ pub(super) static SLOW_READS: SelfTestRun = SelfTestRun {
     },
 };
 
-/// Two clients are slow and do not delay the other three.
+/// Checks for runs in which two clients are slow: they must not delay the other three.
 const OTHERS_UNAFFECTED: [ReportCheck; 10] = [
     check("errors", "==0"),
     check("subscribed", "==5"),

@@ -1,4 +1,4 @@
-//! Checks reports against what they must contain.
+//! Compares reports with what they must contain.
 
 use super::cases::Case;
 use super::runs::{ReportCheck, SelfTestRun};
@@ -33,7 +33,8 @@ impl CaseVerdict {
 }
 
 impl Case {
-    /// The fault counts as found if all assertions hold for the faulty server, but not for the honest one.
+    /// Judges a case: the fault counts as found if all assertions hold for the faulty server, but not for the
+    /// honest one.
     pub(super) fn judge(&self, faulty: &Document, honest: &Document) -> CaseVerdict {
         let shown = |report| self.checks.iter().all(|check| check.holds_in(report));
         if shown(faulty) && !shown(honest) { CaseVerdict::Found } else { CaseVerdict::Missed }
@@ -54,7 +55,7 @@ impl SelfTestRun {
         }
     }
 
-    /// Returns the numbers of the report that an honest server should not have.
+    /// Returns the numbers of the report that should not occur with an honest server.
     pub(super) fn reported(&self, report: &Document) -> String {
         let reported =
             format_checks(self.honest_checks.iter().filter(|check| !check.holds_in(report)), report);

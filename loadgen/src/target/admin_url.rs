@@ -10,7 +10,7 @@ use super::host_port::HostPort;
 #[derive(Clone, Debug)]
 pub struct AdminUrl {
     authority: String,
-    /// Prefix of the paths of all calls.
+    /// Path that precedes the path of every call.
     base: String,
 }
 
@@ -32,7 +32,7 @@ impl AdminUrl {
         &self.authority
     }
 
-    /// Request target of this call.
+    /// Returns the request target for a call.
     pub(crate) fn path(&self, call: &str) -> String {
         format!("{}{call}", self.base)
     }

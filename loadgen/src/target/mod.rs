@@ -1,8 +1,8 @@
 //! Kinds of servers, and what each of them supports.
 //!
-//! A new kind needs a variant of [`Target`] with its row in [`Target::can`], a variant of `Wire` in
-//! [`crate::client`], and a module beside that of Socket.IO, which implements its greeting, heartbeats and
-//! messages. No scenario needs to know it.
+//! A new kind needs a variant of [`Target`] with its row in [`Target::can`], a variant of
+//! `ProtocolConnection` in [`crate::client`], and a module next to the Socket.IO one, which implements its
+//! greeting, heartbeats and messages. Scenarios need no changes.
 
 mod admin_url;
 mod host_port;
@@ -30,7 +30,7 @@ pub enum Target {
     Socketio,
     /// Encke's json dialect over long-polling
     Poll,
-    /// Bayeux 1.0 (CometD, Faye) over long-polling, or with a URL of ws:// over WebSocket
+    /// Bayeux 1.0 (CometD, Faye) over long-polling, or over WebSocket if the URL begins with ws://
     Bayeux,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Ability {
     /// The server sends pings and expects an answer.
     #[strum(to_string = "pings that require an answer")]
     Heartbeat,
-    /// The server announces how long it waits for that answer.
+    /// The server announces how long it waits for the answer to a ping.
     #[strum(to_string = "an announced pong timeout (or --pong-timeout)")]
     AnnouncesPongTimeout,
     /// The server answers pings.
@@ -61,7 +61,7 @@ pub(crate) enum Ability {
     /// Clients subscribe to channels and publish to them.
     #[strum(to_string = "channels")]
     Channels,
-    /// Acknowledgements are commands of their own.
+    /// Acknowledgements are separate commands.
     #[strum(to_string = "acknowledgement commands (a poll acknowledges implicitly)")]
     Acks,
     /// The server sends messages without being polled.
@@ -82,7 +82,8 @@ impl Target {
         matches!(self, Self::Poll | Self::Bayeux)
     }
 
-    /// Schemes of its URLs. If there are several, the scheme selects the transport.
+    /// Returns the schemes that the URLs of this kind of server may have. If there are several, the scheme
+    /// selects the transport.
     pub(crate) fn schemes(self) -> &'static [UrlScheme] {
         match self {
             Self::Encke | Self::Plain | Self::Socketio => &[UrlScheme::Ws],
@@ -100,7 +101,7 @@ impl Target {
         match self {
             Self::Encke => true,
             Self::Plain => matches!(ability, Heartbeat | AnswersPings),
-            // A server that does not know an event id may answer 204, or start over without notice.
+            // A server that does not know an event id may respond with 204, or start over without notice.
             Self::Sse => matches!(ability, Resume),
             Self::Socketio => match ability {
                 Heartbeat | AnnouncesPongTimeout | AnswersPings | Resume | ReportsRecovered => true,
@@ -108,13 +109,13 @@ impl Target {
             },
             Self::Poll => match ability {
                 Resume | ReportsRecovered | TakeOver | AnnouncesWindow | Channels => true,
-                // An empty response is the heartbeat, and the next poll is the only answer to it.
+                // A response without messages is the heartbeat, and the only answer to it is the next poll.
                 Heartbeat | AnnouncesPongTimeout | AnswersPings | Acks | Pushes | JsonFrames => false,
             },
             Self::Bayeux => match ability {
                 Resume | ReportsRecovered | Channels => true,
-                // Not all servers announce `maxInterval`. Servers differ in how they report a take-over to
-                // the first connect.
+                // Not all servers announce `maxInterval`, and servers differ in how they report a take-over
+                // to the pending connect.
                 TakeOver | AnnouncesWindow => false,
                 Heartbeat | AnnouncesPongTimeout | AnswersPings | Acks | Pushes | JsonFrames => false,
             },

@@ -64,8 +64,8 @@ impl ServerUrl {
         &self.authority
     }
 
-    /// Request target with `query` added to the URL's own. Values that the server issued for this purpose are
-    /// safe in URLs and are not escaped.
+    /// Returns the request target with `query` added to the URL's own query. Values that the server issued
+    /// for this purpose are safe in URLs and are not escaped.
     pub(crate) fn path_with(&self, query: &str) -> String {
         let separator = match (query.is_empty(), self.path.contains('?')) {
             (true, _) => "",
@@ -77,7 +77,7 @@ impl ServerUrl {
 }
 
 impl ServerUrl {
-    /// Request target with `query` added, but without this parameter of the URL's own query.
+    /// Returns the request target with `query` added, but without this parameter of the URL's own query.
     pub(crate) fn path_without(&self, parameter: &str, query: &str) -> String {
         let (path, own) = self.path.split_once('?').unwrap_or((&self.path, ""));
         let name_of = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();

@@ -1,19 +1,19 @@
-//! Framing of the body of an HTTP/1.1 response: RFC 9112, section 6.
+//! Framing of the body of an HTTP/1.1 response (RFC 9112, section 6).
 
 use httparse::Status;
 
 use crate::transport::http_head::ResponseHead;
 use crate::transport::websocket::ProtocolFault;
 
-/// Length limit for the line at the head of a chunk, extensions included.
+/// Maximum length of the line at the head of a chunk, including extensions.
 const MAX_LINE_BYTES: usize = 1024;
 
 /// Determines which bytes of a stream belong to the body.
 #[derive(Debug)]
 pub(crate) enum Framing {
-    /// Everything up to the end of the stream.
+    /// Everything up to the end of the stream belongs to the body.
     UntilClose,
-    /// Number of bytes that are still to come.
+    /// Number of bytes still to come.
     Length(u64),
     Chunked(Chunked),
 }
@@ -21,11 +21,11 @@ pub(crate) enum Framing {
 /// State of reading a chunked body.
 #[derive(Debug)]
 pub(crate) enum Chunked {
-    /// Inside a chunk, with this many bytes left.
+    /// Reading a chunk, with this many bytes left.
     Data(u64),
-    /// In the line with the length of the next chunk, or in the line break that ends a chunk.
+    /// Reading the line with the length of the next chunk, or the line break that ends a chunk.
     Head(Vec<u8>),
-    /// In the trailer lines after the last chunk.
+    /// Reading the trailer lines after the last chunk.
     Trailer(Vec<u8>),
     Over,
 }
@@ -45,7 +45,7 @@ impl Framing {
         matches!(self, Self::Length(0) | Self::Chunked(Chunked::Over))
     }
 
-    /// Returns whether the body may end where the stream ends.
+    /// Returns whether the body may end when the stream ends.
     pub(crate) fn may_end(&self) -> bool {
         self.is_over() || matches!(self, Self::UntilClose)
     }
@@ -89,14 +89,14 @@ impl Chunked {
                     }
                     *self = if line.is_empty() { Self::Over } else { Self::Trailer(Vec::new()) };
                 }
-                // Bytes that follow do not belong to the body.
+                // The remaining bytes do not belong to the body.
                 Self::Over => return Ok(&[]),
             }
         }
     }
 }
 
-/// Splits up to `left` bytes off the beginning.
+/// Splits up to `left` bytes off the beginning of `input`.
 fn take<'a>(left: &mut u64, input: &mut &'a [u8]) -> &'a [u8] {
     let length = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
     let (taken, rest) = input.split_at(length);
@@ -105,7 +105,8 @@ fn take<'a>(left: &mut u64, input: &mut &'a [u8]) -> &'a [u8] {
     taken
 }
 
-/// Returns whether the line is complete. The line break is removed.
+/// Moves bytes from `input` to the line up to its line break, which is then removed. Returns whether the line
+/// is complete.
 fn take_line(line: &mut Vec<u8>, input: &mut &[u8]) -> Result<bool, ProtocolFault> {
     let end = input.iter().position(|byte| *byte == b'\n');
     let (taken, rest) = input.split_at(end.map_or(input.len(), |end| end + 1));
@@ -121,7 +122,7 @@ fn take_line(line: &mut Vec<u8>, input: &mut &[u8]) -> Result<bool, ProtocolFaul
     Ok(end.is_some())
 }
 
-/// Length of the next chunk. `None` for an empty line.
+/// Parses the length of the next chunk. `None` for an empty line.
 fn chunk_length(line: &[u8]) -> Result<Option<u64>, ProtocolFault> {
     if line.is_empty() {
         return Ok(None);

@@ -1,14 +1,14 @@
-//! Errors of opening a connection.
+//! Errors that occur while opening a connection.
 
 use std::fmt;
 use std::io;
 
-/// Reason why no WebSocket, event stream or HTTP exchange could be opened.
+/// Why no WebSocket, event stream or HTTP exchange could be opened.
 #[derive(Debug)]
 pub enum ConnectError {
     /// The connection failed, or broke before the response was read.
     Io(io::Error),
-    /// The server answered with this HTTP status.
+    /// The server responded with this HTTP status.
     Refused(u16),
     NotHttp(ResponseHeadError),
     /// The response is not a valid upgrade.
@@ -41,7 +41,7 @@ impl fmt::Display for ConnectError {
     }
 }
 
-/// Reason why the head of a response could not be parsed.
+/// Why the head of a response could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseHeadError {
     Syntax(httparse::Error),
@@ -57,7 +57,7 @@ impl fmt::Display for ResponseHeadError {
     }
 }
 
-/// Reason why a response with status 101 is not a valid upgrade.
+/// Why a response with status 101 is not a valid upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeError {
     /// The header `Upgrade: websocket` is missing.
@@ -66,7 +66,7 @@ pub enum UpgradeError {
     Connection,
     /// `Sec-WebSocket-Accept` is missing, or does not match the client's key.
     Accept,
-    /// The response has an extension or a subprotocol that the client did not offer.
+    /// The response names an extension or a subprotocol that the client did not offer.
     NotOffered,
 }
 

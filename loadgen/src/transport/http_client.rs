@@ -1,4 +1,4 @@
-//! An HTTP connection that is opened again after the server has closed it.
+//! An HTTP client that reconnects after the server has closed the connection.
 
 use std::fmt;
 use std::io;
@@ -13,8 +13,8 @@ use super::websocket::ConnectionEnd;
 
 type Connecting = Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>;
 
-/// Sends one request after the other. When the server closes the connection, a new one is opened from the
-/// same source address.
+/// Sends one request after the other. When the server closes the connection, the client opens a new one from
+/// the same source address.
 pub(crate) enum HttpClient {
     Open(HttpConnection),
     Connecting(Connecting),
@@ -38,14 +38,14 @@ impl HttpClient {
         matches!(self, Self::Open(_))
     }
 
-    /// Opens a second connection to the same server, from the same address. `None` while this one is not
-    /// open.
+    /// Returns a client that opens a second connection to the same server, from the same address. `None`
+    /// while this client's connection is not open.
     pub(crate) fn open_second(&self) -> Option<Self> {
         let Self::Open(connection) = self else { return None };
         Some(Self::Connecting(Box::pin(connect_from_same_address(connection.stream()))))
     }
 
-    /// Sends a request as soon as the connection is open. `make` is called at that time.
+    /// Sends a request as soon as the connection is open. `make` creates the request at that time.
     pub(crate) fn poll_send(
         &mut self,
         context: &mut Context<'_>,
@@ -62,13 +62,13 @@ impl HttpClient {
         Poll::Ready(Ok(()))
     }
 
-    /// Passes the response to `read`. After the last response of a connection a new one is opened.
+    /// Passes the response to `read`. After the last response on a connection, a new one is opened.
     pub(crate) fn poll_response<T>(
         &mut self,
         context: &mut Context<'_>,
         read: impl FnOnce(CompleteResponse<'_>) -> T,
     ) -> Poll<Result<T, ConnectionEnd>> {
-        // Without a connection, no request was sent.
+        // Without a connection, no request can be pending.
         let Self::Open(connection) = self else { return Poll::Pending };
         let read = |response: CompleteResponse<'_>| (response.is_last, read(response));
         let (is_last, value) = ready!(connection.poll_response(context, read))?;
@@ -78,7 +78,7 @@ impl HttpClient {
         Poll::Ready(Ok(value))
     }
 
-    /// Ready when the server has closed the connection. There must be no request pending.
+    /// Becomes ready when the server has closed the connection. No request may be pending.
     pub(crate) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Open(connection) => connection.poll_end(context),
@@ -86,7 +86,7 @@ impl HttpClient {
         }
     }
 
-    /// From now on the connection, if there is one, closes with a reset when it is dropped.
+    /// Makes the connection, if there is one, close with a reset when it is dropped.
     pub(crate) fn reset_on_drop(&self) {
         if let Self::Open(connection) = self {
             connection.reset_on_drop();

@@ -1,5 +1,5 @@
-//! HTTP/1.1 requests over one connection, and their responses in the same order. A server may delay a
-//! response, as in long-polling.
+//! HTTP/1.1 requests over one connection, with responses in the same order. A server may delay a response, as
+//! in long-polling.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -20,17 +20,17 @@ const MAX_RESPONSE_BYTES: usize = 4 << 20;
 pub(crate) struct CompleteResponse<'a> {
     pub(crate) status: u16,
     pub(crate) body: &'a [u8],
-    /// No other request may follow on the connection.
+    /// Whether this is the last response on the connection, so that no other request may follow.
     pub(crate) is_last: bool,
 }
 
-/// Sends requests over a stream. While a response is pending, nothing is kept but the socket: bytes are read
-/// into the buffer shared by the thread.
+/// Sends requests over a stream. While a response is pending, only the socket is kept: bytes are read into
+/// the thread's shared buffer.
 #[derive(Debug)]
 pub(crate) struct HttpConnection<S = TcpStream> {
     stream: S,
     unwritten: Vec<u8>,
-    /// Incomplete response, or bytes that followed a complete one.
+    /// Incomplete response, or bytes that followed a complete response.
     received: Vec<u8>,
 }
 
@@ -43,10 +43,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HttpConnection<S> {
         &self.stream
     }
 
-    /// Sends a request, as far as the kernel accepts it; waiting for the response sends the rest.
+    /// Sends as much of a request as the kernel accepts. Waiting for the response sends the rest.
     pub(crate) fn send(&mut self, context: &mut Context<'_>, request: Vec<u8>) {
         self.unwritten = request;
-        // An error is reported when the response is read.
+        // Ignore an error: it is reported when the response is read.
         let _ = self.poll_flush(context);
     }
 
@@ -62,13 +62,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HttpConnection<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Passes the response to `read`. After `Pending`, nothing is lost if this is not called again.
+    /// Passes the response to `read`. After `Pending`, the caller may stop calling without losing data.
     pub(crate) fn poll_response<T>(
         &mut self,
         context: &mut Context<'_>,
         read: impl FnOnce(CompleteResponse<'_>) -> T,
     ) -> Poll<Result<T, ConnectionEnd>> {
-        // A server may respond before it has read the whole request.
+        // Ignore errors: a server may respond before it has read the whole request.
         let _ = self.poll_flush(context);
         let mut read = Some(read);
         // The response may have arrived together with the previous one.
@@ -90,20 +90,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HttpConnection<S> {
         }
     }
 
-    /// Ready when the server has closed the connection, or has sent something without a request.
+    /// Becomes ready when the server has closed the connection, or has sent something without a request.
     pub(crate) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut buffer = [0];
         Pin::new(&mut self.stream).poll_read(context, &mut ReadBuf::new(&mut buffer)).map(drop)
     }
 
-    /// Takes bytes that were read. Returns `None` if the response is not complete.
+    /// Handles bytes that were read. Returns `None` if the response is not complete.
     fn take<T>(
         &mut self,
         bytes: &[u8],
         is_over: bool,
         read: &mut Option<impl FnOnce(CompleteResponse<'_>) -> T>,
     ) -> Result<Option<T>, ConnectionEnd> {
-        // Usually a response arrives in one piece.
+        // Avoid copying: a response usually arrives in one piece.
         let is_whole = self.received.is_empty();
         if !is_whole {
             self.received.extend_from_slice(bytes);
@@ -126,14 +126,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HttpConnection<S> {
 }
 
 impl HttpConnection<TcpStream> {
-    /// From now on the connection closes with a reset when it is dropped.
+    /// Makes the connection close with a reset when it is dropped.
     pub(crate) fn reset_on_drop(&self) {
         // If the option cannot be set, the connection closes normally.
         let _ = self.stream.set_zero_linger();
     }
 }
 
-/// Parses the response at the beginning of the bytes, once it is complete, and returns it with the bytes that
+/// Parses the response at the beginning of the bytes if it is complete, and returns it with the bytes that
 /// follow. A chunked body is assembled in `chunks`.
 fn parse<'a>(
     bytes: &'a [u8],
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads the response sent in these pieces, after which the server may close the connection.
+    /// Reads a response that is sent in these pieces. If `ends`, the server then closes the connection.
     async fn read(pieces: &[&str], ends: bool) -> Result<(u16, String, bool), ConnectionEnd> {
         let (ours, mut theirs) = duplex(1 << 20);
         let mut requests = HttpConnection::new(ours);

@@ -23,8 +23,8 @@ pub(crate) struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// Reads a head. Usually buffers nothing while it waits: a head that arrives in one piece is parsed in
-    /// the shared read buffer.
+    /// Reads a head. Usually buffers nothing while waiting: a head that arrives in one piece is parsed in the
+    /// shared read buffer.
     pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Self, ConnectError> {
         let mut before = Vec::new();
         poll_fn(|context| {
@@ -42,7 +42,7 @@ impl ResponseHead {
         .await
     }
 
-    /// Returns the head if `bytes`, together with the ones before, complete it.
+    /// Returns the head if `bytes` complete it, together with the bytes in `before`.
     fn take(before: &mut Vec<u8>, bytes: &[u8]) -> Result<Option<Self>, ConnectError> {
         if bytes.is_empty() {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());

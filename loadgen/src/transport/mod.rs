@@ -1,7 +1,7 @@
-//! Bytes to and from a server: TCP from a chosen source address, then a WebSocket, a stream of server-sent
-//! events, or HTTP requests and their responses.
+//! Bytes to and from a server: TCP from a chosen source address, and on top of it a WebSocket, a stream of
+//! server-sent events, or HTTP requests and their responses.
 //!
-//! This module parses framing. The meaning of messages is up to [`crate::client`].
+//! This module parses framing. [`crate::client`] interprets the messages.
 
 mod body;
 mod error;

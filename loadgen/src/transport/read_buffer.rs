@@ -8,7 +8,7 @@ thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lends the thread's buffer. A nested call gets a buffer of its own.
+/// Passes the thread's buffer to `work`. A nested call gets a separate buffer.
 pub(crate) fn lend<T>(work: impl FnOnce(&mut [u8]) -> T) -> T {
     let mut buffer = BUFFER.take();
     buffer.resize(BYTES, 0);

@@ -1,5 +1,5 @@
-//! Source addresses. Each provides about 28,000 ephemeral ports towards a server, and loopback has many
-//! addresses.
+//! Source addresses. Each address provides about 28,000 ephemeral ports for connections to a server, and
+//! loopback has many addresses.
 
 use std::cell::Cell;
 use std::io;
@@ -8,11 +8,12 @@ use std::ops::Range;
 
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Number of connects from one source address before moving to the next. Linux tries one half of the ports
-/// first; once those are taken, each connect searches through all of them. Measured: 19,000 connections and
-/// their resumes took 11 s of system time from one address, and 2.4 s from several.
+/// Number of connections from one source address before moving to the next address. Linux tries one half of
+/// the ports first; once those are taken, each `connect` searches through all of them. Measured: 19,000
+/// connections and their resumes took 11 s of system time from one address, and 2.4 s from several.
 const CONNECTS_PER_ADDRESS: u32 = 10_000;
-/// Source addresses 127.0.0.1 to 127.0.0.250, after which 127.0.0.1 is used again: 2.5 million connects.
+/// Number of source addresses, 127.0.0.1 to 127.0.0.250. After 2.5 million connections, 127.0.0.1 is used
+/// again.
 pub const ADDRESSES: u8 = 250;
 
 /// Connects to one server, from each source address in turn.
@@ -26,8 +27,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Uses this range of the source addresses, counted from 0. Several processes each take a range of their
-    /// own.
+    /// Creates an instance that uses this range of the source addresses, counted from 0. Each process takes a
+    /// separate range.
     pub fn new(server: SocketAddr, range: Range<u8>) -> Self {
         Self { server, current: Cell::new(range.start), range, connects: Cell::new(0) }
     }
@@ -36,8 +37,9 @@ impl Sources {
         self.server
     }
 
-    /// Opens one connection. If an address has run out of ports, the next one is tried.
-    /// `receive_buffer_bytes` sets the size of the kernel's receive buffer; `None` leaves it to the kernel.
+    /// Opens one connection. If an address has run out of ports, tries the next address.
+    /// `receive_buffer_bytes` sets the size of the kernel's receive buffer; with `None`, the kernel chooses
+    /// it.
     pub(crate) async fn connect(&self, receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {
         loop {
             let index = self.next_index();
@@ -54,7 +56,7 @@ impl Sources {
         }
     }
 
-    /// Returns the index of the address for the next connect.
+    /// Returns the index of the address for the next connection.
     fn next_index(&self) -> u8 {
         if self.connects.get() == CONNECTS_PER_ADDRESS {
             self.move_on_from(self.current.get());
@@ -63,7 +65,8 @@ impl Sources {
         self.current.get()
     }
 
-    /// Moves on from this address unless another connect already did. Returns false if it was the last one.
+    /// Moves on from this address, unless another connection attempt already has. Returns false if this was
+    /// the last address.
     fn move_on_from(&self, index: u8) -> bool {
         if self.current.get() == index {
             let next = Some(index + 1).filter(|next| self.range.contains(next));
@@ -104,7 +107,7 @@ pub(super) fn connect_from_same_address(
     }
 }
 
-/// Makes `bind` fix only the address. Otherwise it would reserve a port for all destinations at once.
+/// Makes `bind` set only the address. Otherwise it would also reserve a port, for all destinations.
 #[cfg(target_os = "linux")]
 fn choose_port_at_connect(socket: &TcpSocket) -> io::Result<()> {
     use nix::sys::socket::{setsockopt, sockopt::IpBindAddressNoPort};

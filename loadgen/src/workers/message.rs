@@ -10,7 +10,7 @@ use crate::scenario::{Measured, Numbers};
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WorkerMessage {
-    /// The worker is ready and waits for the start instant.
+    /// The worker is ready and waits for the start time.
     Ready,
     /// Log line for the user.
     Log(String),
@@ -23,7 +23,7 @@ pub(super) enum WorkerMessage {
 /// Start of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct WorkerPhase {
-    /// Counted from 1.
+    /// Number of the phase, counted from 1.
     pub(super) number: usize,
     pub(super) name: String,
     pub(super) is_brief: bool,
@@ -38,13 +38,14 @@ pub(super) struct WorkerSample {
     pub(super) values: Values,
 }
 
-/// Identifies a sample. All workers take the same samples in the same order, at about the same instants.
+/// Identifies a sample. All workers take the same samples in the same order, at about the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SampleNumber {
-    /// Taken at the end of this second, counted from 1; in a brief phase, the n-th sample after it.
+    /// The sample at the end of this second, counted from 1, or, in a brief phase, the n-th sample after
+    /// that.
     Timed { second: u64, nth: u64 },
-    /// Requested by the scenario, counted from 1: before a drop, for instance.
+    /// A sample requested by the scenario, for example before a drop. Requests are counted from 1.
     Requested(u64),
 }
 

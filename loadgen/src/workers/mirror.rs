@@ -1,5 +1,5 @@
-//! Keeps counters, gauges and times in the parent that hold the sums over all workers, so that the parent
-//! displays and samples them like its own.
+//! Keeps counters, gauges and times in the parent that hold the sums over all workers, so that the parent can
+//! display and sample them like its own.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl Mirror {
         for (name, times) in times {
             self.times(name).add(times);
         }
-        // A worker that has ended has no connections.
+        // Drop the gauges of a worker that has ended: it has no connections.
         let gauges = if sample.is_last { Values::default() } else { sample.values.gauges_only() };
         self.last.borrow_mut()[worker] = gauges;
         let sum = sum(self.last.borrow().iter().cloned()).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Mirror {
         times.entry(name.to_owned()).or_insert_with(new).clone()
     }
 
-    /// Returns the load of all workers together.
+    /// Returns the combined load of all workers.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a count")]
     pub(super) fn load(&self) -> cost::ServerLoad {
         let connections =
@@ -90,7 +90,7 @@ impl Mirror {
         cost::ServerLoad { connections: connections as u64, pings: self.pings.get() }
     }
 
-    /// Returns the usage of the busiest worker and the lag of the slowest.
+    /// Returns the CPU usage of the busiest worker and the lag of the slowest.
     pub(super) fn usage(&self, server_cores: Option<f64>) -> SecondUsage {
         let last = self.last.borrow();
         let worst = |name| last.iter().filter_map(|values| values.gauge(name)).reduce(f64::max);

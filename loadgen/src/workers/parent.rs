@@ -22,7 +22,7 @@ use crate::scenario::{MeasureError, Measured, WholeRunNumbers};
 const FIRST_SAMPLE: Duration = Duration::from_millis(1300);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs a scenario in this many workers.
+/// Runs a scenario in `workers` worker processes.
 pub(crate) async fn run(workers: u32, load: &Load, log: &ProgressLog) -> Result<Measured, MeasureError> {
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let recorder = Recorder::starting_now();
@@ -43,7 +43,7 @@ pub(crate) async fn run(workers: u32, load: &Load, log: &ProgressLog) -> Result<
         began = processes.begin() => began,
         () = signals.next() => Err("interrupted before the start".to_owned().into()),
     };
-    // The clocks of the workers begin at the common start.
+    // The workers' clocks begin at the common start.
     let until_start = |start: &SystemTime| start.duration_since(SystemTime::now()).unwrap_or_default();
     let start_seconds = recorder.seconds() + began.as_ref().map_or(0.0, |start| seconds(until_start(start)));
     let ended = match &began {
@@ -56,7 +56,7 @@ pub(crate) async fn run(workers: u32, load: &Load, log: &ProgressLog) -> Result<
     };
     let results = processes.end().await;
     let (started_at, ending) = (began?, ended?);
-    // Completes the series before the final sample, which is taken after the run.
+    // Complete the series before the final sample, which is taken after the run.
     recorder.sample();
     cost.sample_after_run(&recorder).await;
     let mut run = merge_runs(&results, started_at).ok_or_else(no_result)?;
@@ -71,7 +71,7 @@ pub(crate) async fn run(workers: u32, load: &Load, log: &ProgressLog) -> Result<
     Ok(Measured { run, numbers, whole, series })
 }
 
-/// State of the run as a whole while the workers run.
+/// State of the whole run while the workers run.
 struct WholeRun<'a> {
     load: &'a Load,
     recorder: &'a Recorder,
@@ -84,8 +84,8 @@ struct WholeRun<'a> {
 }
 
 impl WholeRun<'_> {
-    /// Returns when all workers have sent their results. Returns how the run ended, if the workers do not
-    /// know it.
+    /// Watches the workers until all have sent their results. Returns the ending if this process stopped
+    /// them.
     async fn watch(
         &self,
         processes: &mut Processes,
@@ -122,7 +122,7 @@ impl WholeRun<'_> {
         }
     }
 
-    /// The run enters a phase as soon as one of its workers does.
+    /// Enters a phase as soon as one of the workers does.
     fn enter_phase(&self, phase: &WorkerPhase) {
         if phase.number <= self.phases.replace(self.phases.get().max(phase.number)) {
             return;
@@ -134,8 +134,8 @@ impl WholeRun<'_> {
         }
     }
 
-    /// Samples whenever it is due. Returns the first assertion that can no longer hold, if such assertions
-    /// end the run.
+    /// Takes each sample when it is due. Returns the first assertion that can no longer hold, if such
+    /// assertions end the run.
     async fn watch_samples(&self, mut clock: SamplingClock) -> String {
         loop {
             match clock.next().await.0 {

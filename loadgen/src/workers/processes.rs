@@ -16,9 +16,9 @@ use crate::args::WorkerId;
 use crate::progress::ProgressLog;
 use crate::scenario::MeasureError;
 
-/// Time from when all workers are ready to the common start.
+/// Time from when all workers are ready until the common start.
 const START_DELAY: Duration = Duration::from_millis(100);
-/// Time that stopped workers have to send their results and exit.
+/// How long stopped workers may take to send their results and exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Exit code of a worker that refused the run and has reported why.
 const EXIT_CODE_REFUSED: i32 = 2;
@@ -28,12 +28,12 @@ const MAX_LINES: usize = 64;
 struct Worker {
     id: WorkerId,
     process: Child,
-    /// Closing it stops the worker.
+    /// Standard input of the worker. Closing it stops the worker.
     input: Option<ChildStdin>,
     result: Option<WorkerResult>,
 }
 
-/// Worker's index and a line of its output; `None` at the end of the output.
+/// A worker's index and a line of its output; `None` at the end of the output.
 type WorkerLine = (usize, Option<String>);
 
 pub(super) struct Processes {
@@ -63,7 +63,7 @@ impl Processes {
         Ok(Self { workers, lines, _readers: readers, log: log.clone() })
     }
 
-    /// Waits until all workers are ready, and sends them the start instant.
+    /// Waits until all workers are ready, and sends them the start time.
     pub(super) async fn begin(&mut self) -> Result<SystemTime, MeasureError> {
         let mut waiting = self.workers.len();
         while waiting > 0 {
@@ -75,7 +75,7 @@ impl Processes {
         }
         let start = SystemTime::now() + START_DELAY;
         for input in self.workers.iter_mut().filter_map(|worker| worker.input.as_mut()) {
-            // If the worker has exited, this is noticed when its output ends.
+            // If the worker has exited, the end of its output shows it.
             let _ = input.write_all(start_line(start).as_bytes()).await;
         }
         Ok(start)
@@ -103,7 +103,7 @@ impl Processes {
         for mut worker in self.workers {
             drop(worker.input);
             if worker.result.is_none() || timeout(EXIT_TIMEOUT, worker.process.wait()).await.is_err() {
-                // Fails if the worker has just exited.
+                // This fails if the worker has just exited.
                 let _ = worker.process.kill().await;
             }
             all.extend(worker.result);
@@ -111,7 +111,8 @@ impl Processes {
         all
     }
 
-    /// Returns the next message. `None` after all workers have sent their results.
+    /// Returns the next message and the index of its worker. `None` after all workers have sent their
+    /// results.
     pub(super) async fn next(&mut self) -> Result<Option<(usize, WorkerMessage)>, MeasureError> {
         while self.workers.iter().any(|worker| worker.result.is_none()) {
             let Some((index, text)) = self.lines.recv().await else { break };
@@ -158,6 +159,6 @@ async fn read(index: usize, output: ChildStdout, lines: mpsc::Sender<WorkerLine>
             return;
         }
     }
-    // Fails if the parent has stopped reading.
+    // This fails if the parent has stopped reading.
     let _ = lines.send((index, None)).await;
 }

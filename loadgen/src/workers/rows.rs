@@ -1,26 +1,26 @@
-//! Builds the series of a run from the samples of its workers: sample by sample, as if one process had taken
-//! them all.
+//! Builds the series of a run from the samples of its workers. Each row combines the workers' samples as if
+//! one process had taken them.
 
 use std::collections::BTreeMap;
 
 use super::message::{SampleNumber, WorkerSample};
 use crate::result::{Series, Sum as _, Values};
 
-/// Maximum number of incomplete rows. A sample that arrives after its row was finished counts for the first
-/// unfinished one.
+/// Maximum number of incomplete rows. A sample that arrives after its row was finished counts towards the
+/// first unfinished row.
 const MAX_PENDING: usize = 60;
 
-/// One sample of all workers together.
+/// One sample, combined from all workers.
 #[derive(Debug, Default)]
 struct SampleRow {
     is_fast: bool,
     /// Last gauges of each worker that has sent this sample.
     gauges: BTreeMap<usize, Values>,
-    /// Sum of everything but the gauges.
+    /// Sum of all values except the gauges.
     values: Values,
 }
 
-/// State of a worker: the highest sample numbers that it has sent. All further samples have higher ones.
+/// State of a worker: the highest sample numbers that it has sent. All later samples have higher numbers.
 #[derive(Clone, Debug, Default)]
 struct WorkerProgress {
     timed: TimedNumber,
@@ -36,8 +36,8 @@ type TimedNumber = (u64, u64);
 pub(super) struct Rows {
     sent: Vec<WorkerProgress>,
     timed: BTreeMap<TimedNumber, SampleRow>,
-    /// Samples requested by the scenario. In one worker such a sample may come before the end of a second and
-    /// in another after it.
+    /// Samples requested by the scenario. In one worker such a sample may come before the end of a second,
+    /// and in another worker after it.
     requested: BTreeMap<u64, SampleRow>,
     /// Numbers of the first samples that are not in the series yet.
     next_timed: TimedNumber,
@@ -57,7 +57,7 @@ impl Rows {
         }
     }
 
-    /// Adds a sample of a worker. Sample numbers of a worker must increase.
+    /// Adds a sample from a worker. The sample numbers of a worker must increase.
     pub(super) fn add(&mut self, worker: usize, sample: WorkerSample) {
         let WorkerSample { number, is_fast, is_last, mut values } = sample;
         let sent = &mut self.sent[worker];
@@ -83,8 +83,9 @@ impl Rows {
         while self.finish_first(timed, requested) {}
     }
 
-    /// Moves the first complete row to the series. A row is complete if all workers have sent it, that is, up
-    /// to `timed` or `requested`, or if too many rows are pending. Returns false if no row is complete.
+    /// Moves the first complete row to the series. A row is complete if all workers have sent it, that is, if
+    /// its number is at most `timed` or `requested`. It also counts as complete if too many rows are pending.
+    /// Returns false if no row is complete.
     fn finish_first(&mut self, timed: TimedNumber, requested: u64) -> bool {
         let is_full = self.timed.len() > MAX_PENDING;
         let first_timed = self.timed.first_key_value().filter(|(number, _)| **number <= timed || is_full);
@@ -129,7 +130,7 @@ impl Rows {
     }
 }
 
-/// Returns the row of a sample. If that row is in the series already, returns the first one that is not.
+/// Returns the row of a sample. If that row is already in the series, returns the first one that is not.
 fn row_of<K: Copy + Ord>(rows: &mut BTreeMap<K, SampleRow>, number: K, next: K) -> &mut SampleRow {
     let first = rows.first_key_value().map_or(next, |(first, _)| *first);
     rows.entry(if number < next { first } else { number }).or_default()
@@ -165,7 +166,7 @@ mod tests {
             it
         }
 
-        /// The sample taken at the end of this second, as the parent receives it.
+        /// Returns the sample taken at the end of this second, as the parent receives it.
         fn sample(&self, second: u32, is_last: bool) -> WorkerSample {
             let values = Values { t: Highest(second.into()), ..self.recorder.sample() };
             let number = SampleNumber::Timed { second: second.into(), nth: 0 };
@@ -174,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Columns of a series, by name.
+    /// Returns the columns of a series, by name.
     fn columns(series: &Series) -> BTreeMap<String, Vec<Option<f64>>> {
         series.columns().iter().map(|column| (column.name.clone(), column.values.clone())).collect()
     }
@@ -193,7 +194,7 @@ mod tests {
         for second in 1..=SECONDS {
             for _ in 0..random.random_range(0..500) {
                 let part = random.random_range(0..PARTS);
-                // From a microsecond to over an hour.
+                // Draw times from a microsecond to over an hour.
                 let time = Duration::from_secs_f64(10_f64.powf(random.random_range(-6.0..4.0)));
                 for process in [&whole, &parts[part]] {
                     process.errors.increment();
@@ -206,7 +207,7 @@ mod tests {
             drop(whole.recorder.sample());
             series.push(&Sample { t: f64::from(second), ..whole.recorder.last() });
         }
-        // Samples arrive in any order, except that those of one worker stay in order.
+        // Samples arrive in any order, except that the samples of one worker stay in order.
         let mut sent: Vec<_> = sent.into_iter().map(Vec::into_iter).collect();
         while sent.iter().any(|child| child.len() > 0) {
             let child = random.random_range(0..PARTS);

@@ -1,4 +1,4 @@
-//! The worker's side: waits for the parent, sends it everything, and stops with it.
+//! The worker's side: waits for the parent, sends it everything, and exits when the parent stops it.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -13,8 +13,8 @@ use crate::record::Recorder;
 use crate::result::{Values, to_json_line};
 use crate::scenario::Measured;
 
-/// The parent's end of this process's standard input. The parent sends the start instant, and closes it to
-/// stop the worker.
+/// The worker's connection to its parent: standard input, on which the parent sends the start time, and which
+/// it closes to stop the worker.
 #[derive(Debug)]
 pub(crate) struct Parent(BufReader<pipe::Receiver>);
 
@@ -26,7 +26,7 @@ impl Parent {
             .map_err(|error| format!("there is no parent process: {error}"))
     }
 
-    /// Reports that this worker is ready, and waits until the start instant.
+    /// Reports that this worker is ready, and waits until the start time.
     pub(crate) async fn wait_for_start(&mut self) -> Result<(), String> {
         send(&WorkerMessage::Ready);
         let mut line = String::new();
@@ -44,7 +44,7 @@ impl Parent {
     }
 }
 
-/// Formats the line that sends the start instant to a worker.
+/// Formats the line that sends the start time to a worker.
 pub(super) fn start_line(start: SystemTime) -> String {
     format!("{}\n", start.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
 }
@@ -53,7 +53,7 @@ pub(crate) fn send_log(text: &str) {
     send(&WorkerMessage::Log(text.to_owned()));
 }
 
-/// Sends the phase that the run is in now.
+/// Sends the phase that the run has entered.
 pub(crate) fn send_phase(recorder: &Recorder) {
     let (number, name) = (recorder.phases().len(), recorder.current_phase());
     send(&WorkerMessage::Phase(WorkerPhase { number, name, is_brief: recorder.is_sampling_fast() }));
@@ -68,7 +68,7 @@ pub(crate) fn send_result(measured: Measured) {
     send(&WorkerMessage::Result(Box::new(WorkerResult::of(measured))));
 }
 
-/// Errors are ignored: if the parent has exited, this is noticed when standard input ends.
+/// Sends a message. Errors are ignored: if the parent has exited, the end of standard input shows it.
 fn send(message: &WorkerMessage) {
     let _ = writeln!(io::stdout(), "{}", to_json_line(message));
 }

@@ -1,4 +1,4 @@
-//! Assertions on any path of the result, and their effect on a run.
+//! Tests of assertions on any path of the result, and of their effect on a run.
 
 use crate::fake_server::{Behaviour, FakeServer, PONG_TIMEOUT};
 use crate::run::{loadgen, number};

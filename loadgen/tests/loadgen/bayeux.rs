@@ -1,4 +1,4 @@
-//! `--target bayeux`.
+//! Tests of `--target bayeux`.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn advised_pauses_are_kept() {
         (&json!(0), &json!(0)),
         "no connect was held: {json:#}"
     );
-    // One at once, and one after each of two pauses.
+    // Each client sends one connect immediately, and one after each of two pauses.
     assert!(server.requests("/meta/connect").len() <= 15, "{json:#}");
 }
 
@@ -111,7 +111,7 @@ async fn unsupported_options_are_refused_before_the_run() {
     let held = "--connections 20 --rate 1 --duration 1s";
     for (words, part) in [
         (format!("mute http://127.0.0.1:1/bayeux {held} --target bayeux"), "pings that require an answer"),
-        (format!("takeover http://127.0.0.1:1/bayeux {held} --target bayeux"), "sessions that are alive"),
+        (format!("takeover http://127.0.0.1:1/bayeux {held} --target bayeux"), "taking over live sessions"),
         (format!("vanish http://127.0.0.1:1/bayeux {held} --target bayeux"), "(or --reconnect-window)"),
         ("slow http://127.0.0.1:1/bayeux --target bayeux".to_owned(), "messages that are pushed"),
         (

@@ -1,4 +1,4 @@
-//! `churn` opens connections at random times and closes them after random lifetimes.
+//! Tests of `churn`, which opens connections at random times and closes them after random lifetimes.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn holding_server() -> FakeServer {
 #[tokio::test(flavor = "multi_thread")]
 async fn arrivals_follow_the_rate_and_leave_after_their_lifetime() {
     let json = churn(&holding_server().await, "--lifetime fixed:100ms").await;
-    // 200 on average, with a standard deviation of 14.
+    // Expect 200 on average, with a standard deviation of 14.
     let arrived = number(&json, "/arrived");
     assert!((130.0..270.0).contains(&arrived), "{json:#}");
     assert_eq!(json["skipped"], 0);
@@ -63,7 +63,7 @@ async fn closed_connections_have_not_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_connecting_or_open_at_the_end_are_counted() {
-    // The first stays open, the second never receives its hello, all others are closed.
+    // The first connection stays open, the second never receives its hello, and all others are closed.
     let server = FakeServer::start(|index| match index {
         0 => Behaviour::GiveUpAfter(Duration::from_secs(10)),
         1 => Behaviour::NeverGreet,

@@ -1,4 +1,4 @@
-//! `compare` shows results side by side.
+//! Tests of `compare`, which shows results side by side.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `--pid` and `--admin` sample the server; loadgen always samples itself.
+//! Tests of resource sampling: of the server with `--pid` and `--admin`, and of loadgen itself in every run.
 
 use std::process::Command;
 use std::time::Duration;
@@ -110,7 +110,7 @@ async fn the_timers_of_encke_are_sampled() {
     assert_eq!(column(&json, "server.timers.level1")[0], 7.0);
 }
 
-/// Answers each request with one entry and ten expiries more than the previous one.
+/// Responds to each request with one more entry and ten more expiries than before.
 async fn serve_timers(listener: TcpListener) {
     let (stream, _) = listener.accept().await.expect("loadgen connects");
     let mut stream = BufReader::new(stream);

@@ -1,4 +1,4 @@
-//! Exit codes, and the messages on stderr that accompany them.
+//! Tests of exit codes, and of the messages on stderr that accompany them.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `expire` waits until a timeout of the server closes its connections.
+//! Tests of `expire`, which waits until a timeout of the server closes its connections.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use crate::fake_server::{Behaviour, FakeServer};
 use crate::run::{loadgen, number};
 
-/// Server that closes silent clients, the first one after `first` and the rest after `others`. It keeps
-/// clients that send something.
+/// Starts a server that closes silent clients, the first one after `first` and the rest after `others`. It
+/// keeps clients that send something.
 async fn impatient(first: Duration, others: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
     let address = listener.local_addr().expect("a bound socket has an address");
@@ -49,7 +49,7 @@ async fn silent_connections_are_timed_from_the_connect() {
         assert_eq!(json[field], value, "{field} in {json:#}");
     }
     assert_eq!(json["lateness_ms"]["count"], 9);
-    // The server's wait begins when it accepts the connections, possibly a little before the clients know
+    // The server's wait begins when it accepts the connections, possibly slightly before the clients know
     // that they are connected.
     assert!(number(&json, "/lateness_ms/p50") >= 90.0, "{json:#}");
     assert!(number(&json, "/elapsed_seconds") < 5.0, "the run ends with the last connection");

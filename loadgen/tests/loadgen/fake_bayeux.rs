@@ -1,4 +1,4 @@
-//! A Bayeux server over long-polling that has no messages, and behaves as each test needs it.
+//! A Bayeux server over long-polling that sends no messages, and behaves as each test requires.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -20,15 +20,15 @@ pub(crate) enum BayeuxBehaviour {
     Honest,
     /// Holds connects for this long.
     HoldsFor(Duration),
-    /// Answers every connect at once, and advises a pause of this length because of `multiple-clients`.
+    /// Answers every connect immediately, and advises a pause of this length because of `multiple-clients`.
     AdvisesPause(Duration),
-    /// Knows no client whose handshake used another connection.
+    /// Does not recognise clients whose handshake used another connection.
     Forgets,
-    /// Ends the session, with this error, at every connect that is to be held.
+    /// Ends the session with this error whenever a connect would be held.
     EndsSession(&'static str),
     /// Refuses every handshake.
     Refuses,
-    /// Has no extensions.
+    /// Supports no extensions.
     NoExtensions,
 }
 

@@ -1,4 +1,4 @@
-//! A long-polling server that has no messages, and behaves as each test needs it.
+//! A long-polling server that sends no messages, and behaves as each test requires.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 pub(crate) struct PollBehaviour {
     /// How long a poll is held.
     pub(crate) hold: Duration,
-    /// Status, additional headers and body of the answer.
+    /// Status, additional headers and body of the response.
     pub(crate) answer: (&'static str, &'static str, &'static str),
     /// Whether sessions outlive their connections.
     pub(crate) keeps_sessions: bool,
@@ -52,7 +52,7 @@ impl FakePolls {
     }
 }
 
-/// Serves every connection to a new listener, and returns the listener's address.
+/// Accepts connections on a new listener and serves each one. Returns the listener's address.
 pub(crate) async fn serve_each<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output = std::io::Result<()>> + Send + 'static,

@@ -17,9 +17,10 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::accept::accept;
 
-/// Pong timeout that the hello announces. A connection that answers is pinged again after half of it.
+/// Pong timeout that the hello announces. A client that answers a ping is pinged again after half of this
+/// time.
 pub(crate) const PONG_TIMEOUT: Duration = Duration::from_millis(400);
-/// `seq` of the last message that every session is sent.
+/// Seq of the last message that every session receives.
 pub(crate) const LAST_SEQ: u64 = 57;
 
 #[derive(Clone, Copy, Debug)]
@@ -34,13 +35,13 @@ pub(crate) enum Behaviour {
     /// Treats every client as new.
     Forget,
     RefuseUpgrade,
-    /// Closes the socket without an answer.
+    /// Closes the socket without a response.
     Hang,
     /// Upgrades, but never sends a hello.
     NeverGreet,
 }
 
-/// Statistics of the server.
+/// Statistics and requests that the server has recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) greeted: u64,
@@ -61,7 +62,7 @@ struct SharedSeen {
 }
 
 impl FakeServer {
-    /// `behave` returns the behaviour for the n-th connection, counted from 0.
+    /// Starts a server. `behave` returns the behaviour for the n-th connection, counted from 0.
     pub(crate) async fn start(behave: impl Fn(usize) -> Behaviour + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -149,7 +150,8 @@ async fn send_hello(
     shared: &SharedSeen,
 ) -> Result<(), Error> {
     let resume = parse_resume(query);
-    // Before the hello: a client that has received all of these may disconnect at once.
+    // Record the resume before sending anything: a client may disconnect as soon as it has received the
+    // messages below.
     shared.seen.lock().expect("the mutex is not poisoned").resumes.extend(resume.clone());
     let hello = ServerMessage::Hello(Hello {
         version: 1,
@@ -163,7 +165,8 @@ async fn send_hello(
     });
     let message =
         format!(r#"{{"message":{{"seq":{LAST_SEQ},"channel":"news","offset":42,"data":{{"a":1}}}}}}"#);
-    // Before the hello: the client may disconnect, and its run may end, as soon as it has received it.
+    // Record the resume before sending the hello: the client may disconnect, and its run may end, as soon as
+    // it has received the hello.
     shared.seen.lock().expect("the mutex is not poisoned").resumes.extend(resume);
     for text in [hello.to_json(), r#"{"surprise":{"seq":99}}"#.to_owned(), message] {
         socket.send(Message::text(text)).await?;

@@ -1,4 +1,4 @@
-//! A server whose sessions outlive their connections, for the announced window or as each test needs it.
+//! A server whose sessions outlive their connections, for the announced window or as each test requires.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Minimal servers of other kinds than Encke.
+//! Minimal servers of kinds other than Encke.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::accept::accept;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FakeTargetKind {
-    /// Pings, and closes with 1001 a client that does not answer in time.
+    /// Sends pings, and closes with 1001 when a client does not answer in time.
     Plain,
-    /// Closes every connection at once, with this code.
+    /// Closes every connection immediately, with this code.
     PlainThatCloses(u16),
-    /// Engine.IO and Socket.IO: pings, and closes a client that does not answer in time.
+    /// Engine.IO and Socket.IO: sends pings, and closes when a client does not answer in time.
     Socketio,
     /// Disconnects every client after an event with an attachment.
     SocketioThatDisconnects,
@@ -33,9 +33,9 @@ pub(crate) enum FakeTargetKind {
     SseThatEnds,
     /// An event stream that ends within a chunk.
     SseThatBreaks,
-    /// An event stream without ids.
+    /// An event stream without event ids.
     SseWithoutIds,
-    /// Answers 204, after which clients must not reconnect.
+    /// Responds with 204, after which clients must not reconnect.
     SseNoContent,
     /// An HTML page.
     Page,
@@ -43,10 +43,10 @@ pub(crate) enum FakeTargetKind {
 
 /// Ping timeout that Socket.IO announces.
 const PING_TIMEOUT_MS: u64 = 300;
-/// Actual ping timeout. It is longer, so that a client that reads a ping late does not count the close as
-/// early.
+/// Actual ping timeout. It is longer than the announced one, so that a client that reads a ping late does not
+/// count the close as early.
 const PING_TIMEOUT: Duration = Duration::from_millis(350);
-/// Ping timeout for tests in which clients must stay, even if a busy machine delays their answers.
+/// Ping timeout for tests in which clients must stay connected, even if a busy machine delays their answers.
 const LONG_PING_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time from a client's answer to the next ping.
 const PING_INTERVAL: Duration = Duration::from_millis(100);
@@ -77,7 +77,7 @@ impl FakeTarget {
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.expect("accepting works");
-                // With Nagle's algorithm, a ping would wait for the ACK of earlier data, and its timeout
+                // Disable Nagle's algorithm: a ping would wait for the ACK of earlier data, and its timeout
                 // would come early.
                 stream.set_nodelay(true).expect("TCP sockets support TCP_NODELAY");
                 let sender = sender.clone();
@@ -89,7 +89,7 @@ impl FakeTarget {
         Self { kind, address, first_inputs }
     }
 
-    /// Value of `--target` for this server.
+    /// Returns the value of `--target` for this server.
     pub(crate) fn target(&self) -> &'static str {
         match self.kind {
             FakeTargetKind::Plain | FakeTargetKind::PlainThatCloses(_) => "plain",
@@ -161,7 +161,7 @@ async fn serve_plain(
                 Err(_) => return close(&mut socket, 1001).await,
             }
         }
-        // Reading answers the client's pings.
+        // Read to answer the client's pings.
         let _ = timeout(PING_INTERVAL, read_on(&mut socket)).await;
     }
 }
@@ -205,7 +205,7 @@ async fn serve_socketio(
         socket.send(Message::text(r#"44{"message":"not you"}"#)).await?;
         return read_on(&mut socket).await;
     }
-    // A reconnecting client keeps its id, and first receives what it missed.
+    // A reconnecting client keeps its id, and first receives the events that it missed.
     if pid.is_some() {
         socket.send(Message::text(r#"42["news",{"a":2},"offset2"]"#)).await?;
     }

@@ -1,4 +1,4 @@
-//! `fanout` publishes to all subscribers, and reports whether each message arrived.
+//! Tests of `fanout`, which publishes to all subscribers, and reports whether each message arrived.
 
 use serde_json::{Value, json};
 
@@ -21,8 +21,8 @@ async fn fanout_at(rate: u32, server: &FakeChannel, options: &str) -> Value {
     ended.json()
 }
 
-/// Returns what a run with this misbehaviour reports: received, lost, duplicated, misordered, gaps, and
-/// messages named by gaps.
+/// Returns what a run with this misbehaviour reports: received, lost, duplicated and misordered messages,
+/// gaps, and messages covered by gaps.
 async fn report_of(fault: ChannelFault) -> [u64; 6] {
     let server = FakeChannel::start(fault).await;
     let json = fanout(&server, "").await;
@@ -123,7 +123,7 @@ async fn a_server_that_forgets_loses_messages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_repeats_itself_doubles_messages() {
     let server = FakeChannel::start(ChannelFault::Repeat).await;
-    // Over two seconds, so that the cut falls between messages on a busy machine too.
+    // Publish over two seconds, so that the cut falls between messages even on a busy machine.
     let json = fanout_at(10, &server, "--cut-after 1s").await;
     assert_eq!(json["received"], 200);
     let doubled = number(&json, "/duplicated");

@@ -1,4 +1,4 @@
-//! `hold` connects, answers pings, stays connected, and counts closes.
+//! Tests of `hold`, which connects, answers pings, stays connected, and counts closes.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn answers_pings_and_stays() {
     assert_eq!(json["unexpected_closes"], 0);
     assert_eq!(json["close_codes"], json!({}));
     assert!(number(&json, "/elapsed_seconds") >= 2.098, "49 gaps of 2 ms, then 2 s");
-    // There is time for ten each, but a busy machine delays some.
+    // There is time for ten pings each, but a busy machine delays some.
     assert!(number(&json, "/pings") >= 100.0, "one ping after the hello, one 200 ms later: {json:#}");
     let pongs = server.seen(|seen| seen.pongs);
     assert!(pongs >= 100, "{pongs}");
@@ -112,6 +112,6 @@ async fn ctrl_c_ends_with_the_partial_result() {
     let json: serde_json::Value = serde_json::from_str(&text).expect("the report is JSON");
     assert_eq!(json["interrupted"], true);
     let connected = number(&json, "/connected");
-    // A hello that was sent may not have arrived yet.
+    // Some clients that were sent a hello may not have received it yet.
     assert!((1.0..1000.0).contains(&connected), "{connected}");
 }

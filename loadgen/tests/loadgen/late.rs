@@ -1,4 +1,4 @@
-//! `late` answers just before and just after the deadline.
+//! Tests of `late`, which answers just before and just after the deadline.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests of the binary against small servers in this process that behave as each test needs it.
+//! Tests of the binary against small servers in this process that behave as each test requires.
 
 mod accept;
 mod fake_bayeux;

@@ -1,4 +1,4 @@
-//! `mix` runs a plan of phases.
+//! Tests of `mix`, which runs a plan of phases.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `mute` stops answering, and measures when the server closes the connection.
+//! Tests of `mute`, which stops answering, and measures when the server closes the connection.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `--target poll`: long-polling.
+//! Tests of `--target poll`, that is, of long-polling.
 
 use std::time::Duration;
 

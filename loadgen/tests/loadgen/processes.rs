@@ -1,4 +1,4 @@
-//! `--processes` spreads a run over several processes, and reports it as one.
+//! Tests of `--processes`, which spreads a run over several processes and reports it as one.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn counts_histograms_and_samples_are_added_up() {
         column.iter().filter_map(Value::as_f64).sum()
     };
     assert_eq!((sum("connects"), sum("closes.4002")), (50.0, 4.0), "{json:#}");
-    // Times of the whole run: each belongs to one of the seconds, where it is accurate to 1 %.
+    // Times of the whole run also belong to one of the seconds, where they are accurate to 1 %.
     assert_eq!(sum("connect_ms.count"), 50.0, "{json:#}");
     let longest = json["series"]["times"]["connect_ms.max"].as_array().expect("the column is an array");
     let longest = longest.iter().filter_map(Value::as_f64).reduce(f64::max).expect("there are samples");
@@ -89,7 +89,8 @@ async fn invalid_numbers_of_processes_are_refused() {
     assert_eq!(server.seen(|seen| seen.greeted), 0);
 }
 
-/// Starts a long run in two processes. Returns it and the ids of its children once ten connections are open.
+/// Starts a long run in two processes. Waits until ten connections are open, and returns the run and the ids
+/// of its children.
 async fn long_run(server: &FakeServer, options: &str) -> (Child, Vec<Pid>) {
     let run =
         format!("hold {} --connections 1000 --rate 50 --duration 1h --processes 2 --json -", server.url());
@@ -123,7 +124,7 @@ async fn ctrl_c_stops_all_processes_with_the_partial_result() {
     ended.assert_code(0);
     let json = ended.json();
     assert_eq!(json["interrupted"], true);
-    // A hello that was sent may not have arrived yet.
+    // Some clients that were sent a hello may not have received it yet.
     assert!((1.0..1000.0).contains(&number(&json, "/connected")), "{json:#}");
     for child in children {
         assert_eq!(kill(child, None), Err(Errno::ESRCH), "no child is left");
@@ -144,7 +145,7 @@ async fn a_child_that_dies_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_assertion_that_can_no_longer_hold_stops_all_processes() {
-    // A counter and a maximum of times.
+    // The paths are a counter and a maximum of times.
     for assertion in ["closes==0", "connect_ms.max<0.001"] {
         let server =
             FakeServer::start(|index| if index == 3 { Behaviour::CloseWith(4002) } else { LONG_TIMEOUT })

@@ -1,4 +1,4 @@
-//! Contents of a result, and the files that it is written to.
+//! Tests of the contents of a result, and of the files to which it is written.
 
 use std::fs;
 use std::process::Stdio;
@@ -100,7 +100,7 @@ async fn a_report_is_a_page_a_result_and_a_series() {
     ended.assert_code(0);
     let json: Value =
         serde_json::from_str(&read(&directory, "new/run/result.json")).expect("it is valid JSON");
-    // On a busy machine loadgen warns, even with `--quiet`, that its figures may be wrong.
+    // On a busy machine loadgen warns, even with `--quiet`, that its measurements may be wrong.
     let warnings = json["loadgen"]["warnings"].as_array().into_iter().flatten();
     let warned: String =
         warnings.map(|warning| format!("loadgen: {}\n", warning.as_str().expect("it is text"))).collect();
@@ -174,7 +174,7 @@ async fn sigterm_ends_with_the_partial_result() {
     ended(&output.expect("the child exits")).assert_code(0);
     let json: Value = serde_json::from_str(&read(&directory, "result.json")).expect("it is valid JSON");
     assert_eq!((&json["interrupted"], &json["aborted_by"]), (&Value::Bool(true), &Value::Null));
-    // A hello that was sent may not have arrived yet.
+    // Some clients that were sent a hello may not have received it yet.
     assert!((1..1000).contains(&json["connected"].as_u64().expect("it is a count")), "{json:#}");
     assert!(read(&directory, "index.html").contains("interrupted"));
     assert!(read(&directory, "series.csv").lines().count() >= 2, "the short first second is kept");

@@ -1,4 +1,4 @@
-//! `resume` drops connections while messages are published.
+//! Tests of `resume`, which drops connections while messages are published.
 
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Limit for one run. No test takes nearly as long.
+/// Time limit for one run. No test takes nearly that long.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Ended {
@@ -18,7 +18,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Parses the JSON that `--json -` wrote.
+    /// Parses the JSON that `--json -` printed.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error} in {}{}", self.stdout, self.stderr))
@@ -29,7 +29,7 @@ impl Ended {
     }
 }
 
-/// Returns a command that runs loadgen with `words`, which are separated by blanks.
+/// Returns a command that runs loadgen with `words`, which are separated by spaces.
 pub(crate) fn command(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));
     command.args(words.split_whitespace());
@@ -47,7 +47,7 @@ pub(crate) async fn finish(mut command: Command) -> Ended {
     )
 }
 
-/// Runs a mix with this plan; `words` are its other arguments.
+/// Runs a mix with this plan. `words` are its other arguments.
 pub(crate) async fn mix(words: &str, plan: &str) -> Ended {
     let directory = tempfile::tempdir().expect("a temporary file can be written");
     let file = directory.path().join("plan.toml");

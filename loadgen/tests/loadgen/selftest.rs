@@ -1,4 +1,4 @@
-//! `selftest` detects every fault of its own server.
+//! Tests that `selftest` detects every fault of its own server.
 
 use crate::run::loadgen;
 

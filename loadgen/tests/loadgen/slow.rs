@@ -1,4 +1,4 @@
-//! `slow` does not read on some connections, while the others do.
+//! Tests of `slow`, which does not read on some connections, while the others do.
 
 use serde_json::Value;
 

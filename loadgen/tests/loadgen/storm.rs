@@ -1,4 +1,4 @@
-//! `storm` drops all connections at once and resumes their sessions.
+//! Tests of `storm`, which drops all connections simultaneously and resumes their sessions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -109,7 +109,7 @@ async fn assert_storm_phase(processes: u32) {
         .map(|phase| number(&json, &format!("{phase}/duration_seconds")));
     assert!((connect - sampled).abs() < 0.5, "{json:#}");
     let peak = number(&json, "/server/resident_bytes/peak");
-    // A brief phase has samples of its own, which may lie between two samples of the series.
+    // A brief phase has additional samples, which may lie between two samples of the series.
     let of_phases = phases.values().filter_map(|phase| phase["resident_bytes"]["peak"].as_f64());
     let shown =
         numbers("/series/gauges/server.resident_bytes").into_iter().chain(of_phases).fold(0.0, f64::max);

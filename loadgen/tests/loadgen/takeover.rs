@@ -1,4 +1,4 @@
-//! `takeover` resumes sessions that are still connected.
+//! Tests of `takeover`, which resumes sessions that are still connected.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Targets other than Encke.
+//! Tests of targets other than Encke.
 
 use std::process::Stdio;
 
@@ -13,7 +13,7 @@ use crate::run::{assert_none_early, command, ended, loadgen, number};
 /// One server of each kind of target.
 const KINDS: [FakeTargetKind; 3] = [FakeTargetKind::Plain, FakeTargetKind::Sse, FakeTargetKind::Socketio];
 
-/// Runs five connections to a server of this kind, and asserts that all are made.
+/// Runs five clients against a server of this kind, and asserts that all of them connect.
 async fn run(scenario: &str, kind: FakeTargetKind, options: &str) -> Value {
     run_on(&FakeTarget::start(kind).await, scenario, options).await
 }
@@ -51,7 +51,7 @@ async fn plain_servers_are_held_and_pinged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_servers_detect_mute_clients() {
     let json = run("mute", FakeTargetKind::Plain, "--duration 1h --pong-timeout 300ms").await;
-    // Such servers have close codes of their own for this, or none.
+    // Servers other than Encke use their own close code, or none.
     assert_eq!(json["closed"], 5, "{json:#}");
     assert_none_early(&json);
     assert_eq!(json["close_codes"], json!({"1001": 5}));
@@ -67,8 +67,8 @@ async fn plain_servers_detect_mute_clients() {
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_servers_and_socketio_detect_late_answers() {
     for (kind, more) in [(FakeTargetKind::Plain, "--pong-timeout 300ms"), (FakeTargetKind::Socketio, "")] {
-        // The margin leaves as much time as possible for the answers: a busy machine may not run us for a
-        // while.
+        // The margin leaves as much time as possible for the answers: this process may not run for a while on
+        // a busy machine.
         let json = run("late", kind, &format!("--duration 1500ms --margin 250ms {more}")).await;
         assert_eq!((&json["closed_in_time"], &json["forgiven"]), (&json!(0), &json!(0)), "{json:#}");
         assert_eq!(json["closed"], 2, "{json:#}");
@@ -150,7 +150,7 @@ async fn closes_by_the_server_are_counted() {
         (FakeTargetKind::SseThatEnds, "1005", 5),
         (FakeTargetKind::SseThatBreaks, "1006", 5),
     ] {
-        // Over when nothing is left to hold.
+        // The run ends when no connection is left.
         let json = run("hold", kind, "--duration 1h").await;
         assert_eq!(json["unexpected_closes"], 5, "{kind:?}: {json:#}");
         assert_eq!(json["close_codes"], json!({code: 5}), "{kind:?}: {json:#}");

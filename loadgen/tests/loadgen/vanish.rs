@@ -1,4 +1,4 @@
-//! `vanish` reconnects just before and just after the end of the reconnect window.
+//! Tests of `vanish`, which reconnects just before and just after the end of the reconnect window.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn vanish(behaviour: SessionBehaviour, options: &str) -> Value {
     json
 }
 
-/// Returns resumed, early, refused and overdue.
+/// Returns the numbers of resumed, early, refused and overdue sessions.
 fn counts(json: &Value) -> [u64; 4] {
     ["resumed", "early", "refused", "overdue"]
         .map(|name| json[name].as_u64().unwrap_or_else(|| panic!("no count {name} in {json:#}")))

@@ -1,4 +1,4 @@
-//! Plan of a `mix`: phases, each with scenarios that run at the same time.
+//! Plan of a `mix`: phases, each with scenarios that run simultaneously.
 //!
 //! The keys of a run are the options of its scenario, so they have the same checks and defaults.
 
@@ -15,7 +15,7 @@ use toml::Table;
 
 use self::run::PlannedRun;
 
-/// Phases, which run one after the other.
+/// Plan: phases that run one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) phases: Vec<PlannedPhase>,
@@ -33,11 +33,11 @@ pub(crate) struct PlannedPhase {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum PhaseKind {
-    /// Connections are opened evenly over the phase, and stay open to the end of the plan.
+    /// Connections are opened evenly over the phase, and stay open until the plan ends.
     Ramp,
     /// Each run starts once.
     Hold,
-    /// Each run starts once, with all its connections at once.
+    /// Each run starts once, and opens all its connections simultaneously.
     Spike,
     /// Each run is repeated until the phase ends.
     Soak,
@@ -60,7 +60,7 @@ struct RawPhase {
 }
 
 impl Plan {
-    /// Reads a plan from a file. A clap value parser.
+    /// Reads a plan from a file. Used as a clap value parser.
     pub(super) fn from_file(path: &str) -> Result<Self, String> {
         fs::read_to_string(path).map_err(|error| error.to_string())?.parse()
     }

@@ -1,4 +1,4 @@
-//! Run of a phase: a table whose keys are the options of its scenario.
+//! One run of a phase: a table whose keys are the options of its scenario.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::args::{LoadgenArgs, LoadgenCommand, MixOptions, ScenarioOptions};
 
 /// Options of the mix that are also allowed in a run, because a publisher may need them.
 const SHARED_OPTIONS: [&str; 2] = ["admin", "api_key"];
-/// Placeholder URL: the server is only known when the mix starts.
+/// Placeholder URL: the server is not known until the mix starts.
 const PLACEHOLDER_URL: &str = "ws://server.invalid/";
-/// Highest rate that is accepted: opens all connections at once.
+/// Highest rate that is accepted. It opens all connections practically simultaneously.
 const MAX_RATE: &str = "1000000";
 
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl PlannedRun {
     }
 }
 
-/// Adds the values that the phase implies and the run does not set.
+/// Adds the values that the phase implies, unless the run sets them itself.
 fn set_defaults(table: &mut Table, scenario: &str, kind: PhaseKind, phase: Duration) -> Result<(), String> {
     let connections = table.get("connections").and_then(Value::as_integer);
     match kind {
@@ -70,8 +70,8 @@ fn set_defaults(table: &mut Table, scenario: &str, kind: PhaseKind, phase: Durat
         PhaseKind::Spike => drop(table.entry("rate").or_insert_with(|| MAX_RATE.into())),
         PhaseKind::Hold | PhaseKind::Soak => {}
     }
-    // The other scenarios act at the end of their duration, and only the plan's author knows when that should
-    // be.
+    // Leave the other scenarios alone: they act at the end of their duration, and only the plan's author
+    // knows when that should be.
     if ["hold", "mute", "late"].contains(&scenario) {
         let duration = humantime::format_duration(phase).to_string().replace(' ', "");
         table.entry("duration").or_insert_with(|| duration.into());
@@ -87,7 +87,7 @@ fn take_string(table: &mut Table, key: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Converts a key and its value to the two command line arguments of an option.
+/// Converts a key and its value to an option and its argument on the command line.
 fn flag(key: &str, value: &Value) -> Result<[String; 2], String> {
     let key = key.replace('-', "_");
     if is_mix_option(&key) && !SHARED_OPTIONS.contains(&key.as_str()) {

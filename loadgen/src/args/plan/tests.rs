@@ -1,4 +1,4 @@
-//! Tests of parsing plans, and of the errors for invalid ones.
+//! Tests of parsing plans, and of the errors for invalid plans.
 
 use super::*;
 

@@ -27,18 +27,19 @@ pub(in crate::client) struct BayeuxPolls {
     headers: Box<str>,
     /// Client id, as JSON.
     client_id: Box<str>,
-    /// With the acknowledgement extension: number of the last batch received, as the server sent it.
+    /// Number of the last batch received, as the server sent it. `None` without the acknowledgement
+    /// extension.
     ack: Option<Box<str>>,
-    /// Delay between two connects, as advised by the server.
+    /// Delay between connects, as advised by the server.
     interval: Duration,
-    /// A client asks for an immediate answer to its first connect, because only the answer contains all
-    /// advice.
+    /// Whether the first connect has been sent. The client asks for an immediate answer to that connect,
+    /// because only such an answer contains all advice.
     has_connected: bool,
-    /// The server is expected to hold the last connect.
+    /// Whether the server is expected to hold the last connect.
     is_held: bool,
 }
 
-/// Opens a session, or resumes one with a connect that is answered at once.
+/// Opens a session, or resumes one with a connect that is answered immediately.
 pub(in crate::client) async fn open(
     stream: TcpStream,
     url: &Rc<ServerUrl>,
@@ -89,8 +90,8 @@ pub(super) fn greeting_of(
     })
 }
 
-/// Processes the reply to the connect of a client that resumes. Returns the messages that the session has for
-/// it, or `None` if the session no longer exists.
+/// Processes the reply to the connect of a resuming client. Returns the messages that the session has for the
+/// client, or `None` if the session no longer exists.
 pub(super) fn resume_with(
     polls: &mut BayeuxPolls,
     response: BayeuxResponse,
@@ -109,7 +110,7 @@ pub(super) fn resume_with(
     }
 }
 
-/// Acknowledgement that CometD clients send before they have received anything.
+/// Acknowledgement that CometD clients send until they have received a batch.
 const INITIAL_ACK: &str = "-1";
 
 pub(super) fn handshake(connection_type: &str, acknowledges: bool) -> String {
@@ -119,7 +120,7 @@ pub(super) fn handshake(connection_type: &str, acknowledges: bool) -> String {
     )
 }
 
-/// Sends a request that is answered at once.
+/// Sends a request that is answered immediately.
 async fn exchange(client: &mut HttpClient, request: Vec<u8>) -> Result<BayeuxResponse, ClientFailure> {
     let mut request = Some(request);
     let sent = poll_fn(|context| client.poll_send(context, || request.take().unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! Responses of Bayeux: arrays of messages, and of replies to the client's messages, in any order.
+//! Bayeux responses: arrays of messages and of replies to the client's messages, in any order.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::transport::websocket::ConnectionEnd;
 /// Contents of a response.
 #[derive(Debug, Default)]
 pub(super) struct BayeuxResponse {
-    /// Messages, and replies to commands.
+    /// Messages and replies to commands.
     pub(super) texts: Vec<Box<str>>,
     pub(super) connect: Option<ConnectReply>,
     pub(super) handshake: Option<HandshakeReply>,
@@ -36,7 +36,7 @@ pub(super) struct HandshakeReply {
     pub(super) advice: Advice,
 }
 
-/// Advice of the server to the client.
+/// Advice from the server to the client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Advice {
     pub(super) timeout: Option<Duration>,
@@ -75,7 +75,7 @@ struct AdviceFields {
 struct Extensions<'a> {
     #[serde(borrow)]
     ack: Option<&'a RawValue>,
-    /// Only Encke sends it.
+    /// Extension that only Encke sends.
     #[serde(borrow)]
     encke: Option<EnckeExtension<'a>>,
 }
@@ -90,7 +90,7 @@ struct EnckeExtension<'a> {
 pub(super) fn parse_response(body: &[u8]) -> Result<BayeuxResponse, ConnectionEnd> {
     let mut response = BayeuxResponse::default();
     for text in objects(body)? {
-        // Most objects are messages and do not contain it.
+        // Parse only objects that contain `/meta/`: most objects are messages and do not.
         let reply: Option<MetaReply<'_>> =
             if text.contains(r#""/meta/"#) { serde_json::from_str(text).ok() } else { None };
         match reply {
@@ -117,7 +117,7 @@ impl BayeuxResponse {
 }
 
 impl ConnectReply {
-    /// How the connect reply ends the session, if it does: with the number of its error as status.
+    /// Returns how an unsuccessful reply ends the session. The error number serves as the status.
     pub(super) fn refusal(&self) -> Option<ConnectionEnd> {
         if self.is_successful {
             return None;
@@ -127,7 +127,7 @@ impl ConnectReply {
 }
 
 impl MetaReply<'_> {
-    /// Gaps in the messages, each as a text of its own.
+    /// Returns the gaps in the messages, each as a JSON object.
     fn gaps(&self) -> Vec<Box<str>> {
         let encke = self.ext.as_ref().and_then(|ext| ext.encke.as_ref());
         let gaps = encke.map_or(&[][..], |encke| &encke.gaps);
@@ -150,7 +150,8 @@ impl MetaReply<'_> {
     }
 
     fn into_handshake(self) -> HandshakeReply {
-        // Some servers answer with an object: any value but these means that they support the extension.
+        // Any value except `false` and `null` means that the server supports the extension: some servers
+        // answer with an object.
         let acknowledges = self.ack().is_some_and(|ack| ack != "false" && ack != "null");
         HandshakeReply {
             refusal: (!self.successful).then(|| self.error.into_owned()),

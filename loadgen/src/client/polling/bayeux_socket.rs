@@ -1,5 +1,5 @@
-//! Bayeux 1.0 over WebSocket: the messages of long-polling in text frames. A connect is held while other
-//! messages are exchanged.
+//! Bayeux 1.0 over WebSocket: the same messages as over long-polling, in text frames. While a connect is
+//! held, other messages are exchanged on the same socket.
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -56,13 +56,13 @@ pub(in crate::client) async fn open(
     ))
 }
 
-/// Sends messages, and collects everything that arrives up to the reply.
+/// Sends messages, and collects everything that arrives up to and including the reply.
 async fn exchange(
     socket: &mut WebSocket,
     messages: &str,
     is_reply: fn(&BayeuxResponse) -> bool,
 ) -> Result<BayeuxResponse, ClientFailure> {
-    // An error is reported while waiting for the reply.
+    // Ignore an error: it is reported while waiting for the reply.
     let _ = socket.send_text(messages).await;
     let mut all = BayeuxResponse::default();
     let response = poll_fn(|context| {
@@ -95,7 +95,7 @@ impl BayeuxSocket {
     }
 
     pub(in crate::client) async fn send(&mut self, message: &str) {
-        // An error is reported by the next read.
+        // Ignore an error: the next read reports it.
         let _ = self.socket.send_text(&format!("[{message}]")).await;
     }
 
@@ -116,7 +116,7 @@ impl BayeuxSocket {
             if let ControlFlow::Break(value) = deliver_all(&mut self.received, on_event) {
                 return Poll::Ready(Ok(value));
             }
-            // A waiting client keeps no buffer.
+            // Free the buffer: a waiting client keeps none.
             self.received = ReceivedItems::new();
             self.queue_connect(context);
             let Self { socket, dialect, connect_sent_at, received, delay } = self;
@@ -140,7 +140,7 @@ impl BayeuxSocket {
             match polled {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(end) | Ok(Err(end))) => {
-                    // Messages that arrived with the end are delivered first.
+                    // First deliver the messages that arrived together with the end.
                     if let ControlFlow::Break(value) = deliver_all(&mut self.received, on_event) {
                         return Poll::Ready(Ok(value));
                     }
@@ -151,7 +151,7 @@ impl BayeuxSocket {
         }
     }
 
-    /// Queues the next connect if it is time for it. Reading sends it.
+    /// Queues the next connect if it is due. The next read sends it.
     fn queue_connect(&mut self, context: &mut Context<'_>) {
         if self.connect_sent_at.is_some() {
             return;

@@ -17,7 +17,7 @@ use crate::transport::{CompleteResponse, ConnectError, HttpClient};
 const OK: u16 = 200;
 const SUPERSEDED: u16 = 409;
 
-/// Delay that the server asks for before polling again after 409.
+/// How long the server asks clients to wait before polling again after 409.
 const SUPERSEDED_DELAY: Duration = Duration::from_secs(1);
 
 /// State of a session, shared by its requests.
@@ -30,15 +30,15 @@ pub(in crate::client) struct JsonPolls {
     token: Box<str>,
     /// Number of the last message received.
     seq: u64,
-    /// The session has been resumed. Its poll may be superseded by one that was sent before the disconnect,
-    /// because a server may read that one late.
+    /// Whether the session has been resumed and no poll has been superseded since. One 409 is tolerated,
+    /// because the server may read an older poll, sent before the disconnect, after a newer one.
     is_resumed: bool,
-    /// Another poll has superseded this one: delay the next one.
+    /// Whether the last poll was superseded by another one. If so, the next poll is delayed.
     is_superseded: bool,
 }
 
-/// Opens a session, or resumes one. A poll of a session that still exists would be held, so an
-/// acknowledgement goes before it, whose response shows at once whether the session exists.
+/// Opens a session, or resumes one. When resuming, an acknowledgement is sent before the poll: its response
+/// shows immediately whether the session exists, whereas the poll of an existing session would be held.
 pub(in crate::client) async fn open(
     stream: TcpStream,
     url: &Rc<ServerUrl>,
@@ -96,7 +96,7 @@ fn greeting(response: CompleteResponse<'_>) -> Result<Greeting, ClientFailure> {
     let text = first_object(response)?.ok_or(ClientFailure::NoHello)?;
     match goaway_end(text) {
         Some(end) => Err(ClientFailure::ClosedBeforeHello(end)),
-        // There are no pings over long-polling.
+        // Long-polling has no pings.
         None => encke::read_hello(text).map(|hello| Greeting {
             ping_interval: Duration::ZERO,
             pong_timeout: Duration::ZERO,

@@ -1,4 +1,4 @@
-//! Responses of the `json` dialect: arrays of the objects that a WebSocket would receive.
+//! Responses in the `json` dialect: arrays of the objects that a WebSocket would receive.
 
 use encke_core::close::CloseCode;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::client::take_number;
 use crate::client::ticket::seq_of;
 use crate::transport::websocket::{ConnectionEnd, ProtocolFault};
 
-/// Status of the response if the session no longer exists.
+/// Status of the response when the session no longer exists.
 pub(super) const GONE: u16 = 410;
 
 /// Splits a response into its objects.
@@ -19,7 +19,7 @@ pub(super) fn objects(body: &[u8]) -> Result<Vec<&str>, ConnectionEnd> {
     Ok(objects.into_iter().map(RawValue::get).collect())
 }
 
-/// Queues the objects of a response, and updates `seq` to the last one among them. A goaway ends the session,
+/// Queues the objects of a response, and sets `seq` to the last seq among them. A goaway ends the session,
 /// and so does the hello of another session.
 pub(super) fn queue_objects(
     objects: Vec<&str>,
@@ -38,7 +38,7 @@ pub(super) fn queue_objects(
     Ok(())
 }
 
-/// How the object ends the session, if it is a goaway.
+/// Returns how the object ends the session, if it is a goaway.
 pub(super) fn goaway_end(text: &str) -> Option<ConnectionEnd> {
     if let ObjectKind::Goaway(end) = kind(text) { Some(end) } else { None }
 }
@@ -52,7 +52,7 @@ enum ObjectKind {
 }
 
 fn kind(text: &str) -> ObjectKind {
-    // Every delivery passes here, so messages in their usual form are read without a JSON parser.
+    // This code runs for every delivery, so it reads messages in the usual form without a JSON parser.
     let number = text.strip_prefix(r#"{"message":{"seq":"#).and_then(take_number);
     if let Some(seq) = number.map(|(seq, _)| seq).or_else(|| seq_of(text)) {
         return ObjectKind::Numbered(seq);
@@ -67,7 +67,7 @@ fn kind(text: &str) -> ObjectKind {
     }
 }
 
-/// Objects that may come in place of messages.
+/// Objects that may appear instead of messages.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum SpecialObject {

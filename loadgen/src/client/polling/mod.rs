@@ -1,5 +1,5 @@
-//! A session over long-polling: one connection for the poll that is held, and a second connection, if needed,
-//! for commands sent meanwhile.
+//! A session over long-polling: one connection for the poll that is held, and, if needed, a second connection
+//! for commands sent while it is held.
 
 mod bayeux;
 mod bayeux_response;
@@ -32,14 +32,14 @@ pub(super) trait Dialect {
     /// Maximum number of commands in one request.
     const MAX_COMMANDS: usize;
 
-    /// Request that the server holds.
+    /// Returns the request that the server holds.
     fn poll(&mut self) -> Vec<u8>;
-    /// Request with these commands, at least one.
+    /// Returns a request with these commands, at least one.
     fn commands(&mut self, commands: &[String]) -> Vec<u8>;
     fn subscribe(&self, channel: &str) -> String;
-    /// Command that publishes `data`, which is JSON.
+    /// Returns the command that publishes `data`, which is JSON.
     fn publish(&self, id: u64, channel: &str, data: &str) -> String;
-    /// Command that ends the session.
+    /// Returns the command that ends the session.
     fn close_command(&self) -> String;
     /// Processes the response to a poll that was sent this long ago.
     fn on_poll_response(
@@ -54,7 +54,7 @@ pub(super) trait Dialect {
         response: CompleteResponse<'_>,
         received: &mut ReceivedItems,
     ) -> Result<(), ConnectionEnd>;
-    /// Delay before the next poll.
+    /// Returns how long to wait before the next poll.
     fn poll_delay(&self) -> Duration;
 }
 
@@ -66,7 +66,7 @@ pub(super) enum ReceivedItem {
     Text(Box<str>),
     /// Id from which to resume.
     Id(Box<str>),
-    /// The poll was answered empty after this time.
+    /// The poll was answered without messages, after this time.
     Empty(Duration),
 }
 
@@ -95,25 +95,25 @@ fn deliver_all<T>(
 pub(super) struct LongPoll<D> {
     dialect: D,
     poll_client: HttpClient,
-    /// Kind of the request pending on that connection.
+    /// Kind of the request pending on `poll_client`.
     pending: Option<PendingRequest>,
     command_connection: Option<Box<CommandConnection>>,
-    /// Unsent commands, at most [`Dialect::MAX_COMMANDS`].
+    /// Commands that have not been sent yet, at most [`Dialect::MAX_COMMANDS`].
     unsent: Vec<String>,
     received: ReceivedItems,
-    /// Delay before the next poll.
+    /// Timer that delays the next poll.
     delay: Option<Pin<Box<Sleep>>>,
     end: Option<ConnectionEnd>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum PendingRequest {
-    /// A poll, sent at this instant.
+    /// A poll, sent at this time.
     Poll(Instant),
     Commands,
 }
 
-/// Second connection, for commands while a poll is held.
+/// Second connection, which sends commands while a poll is held.
 #[derive(Debug)]
 struct CommandConnection {
     client: HttpClient,
@@ -134,7 +134,7 @@ impl<D: Dialect> LongPoll<D> {
         }
     }
 
-    /// Notes that the first poll was sent at this instant, unless the connection has already ended.
+    /// Records that the first poll was sent at this time, unless the connection has already ended.
     fn with_poll_sent_at(mut self, at: Instant) -> Self {
         self.pending = self.poll_client.is_open().then_some(PendingRequest::Poll(at));
         self
@@ -149,8 +149,8 @@ impl<D: Dialect> LongPoll<D> {
         &self.dialect
     }
 
-    /// Polls for as long as it is called. Passes everything that the server sends to `on_event`, until it
-    /// breaks or the session ends.
+    /// Polls the server until `on_event` breaks or the session ends. Passes everything that the server sends
+    /// to `on_event`.
     pub(super) fn poll_each<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -160,7 +160,7 @@ impl<D: Dialect> LongPoll<D> {
             if let ControlFlow::Break(value) = deliver_all(&mut self.received, on_event) {
                 return Poll::Ready(Ok(value));
             }
-            // A waiting client keeps no buffer.
+            // Free the buffer: a waiting client keeps none.
             self.received = ReceivedItems::new();
             if let Some(end) = self.end {
                 return Poll::Ready(Err(end));
@@ -171,8 +171,8 @@ impl<D: Dialect> LongPoll<D> {
         }
     }
 
-    /// Sends a command. Returns when it has been sent or is next in the queue: then it is sent together with
-    /// others, after the response to the commands before it.
+    /// Sends a command. Returns when the command has been sent or is queued. Queued commands are sent
+    /// together, after the response to the commands before them.
     pub(super) async fn send(&mut self, command: &str) {
         self.unsent.push(command.to_owned());
         poll_fn(|context| {
@@ -198,7 +198,7 @@ impl<D: Dialect> LongPoll<D> {
         let _ = timeout(CLOSE_TIMEOUT, answered).await;
     }
 
-    /// From now on its connections close with resets when it is dropped.
+    /// Makes the session's connections close with resets when they are dropped.
     pub(super) fn reset_on_drop(&self) {
         self.poll_client.reset_on_drop();
         if let Some(command_connection) = &self.command_connection {
@@ -206,8 +206,8 @@ impl<D: Dialect> LongPoll<D> {
         }
     }
 
-    /// Makes progress. Returns whether anything happened, in which case there may be more. An end is stored
-    /// in `end`.
+    /// Sends and receives as much as possible without waiting. Returns whether anything happened, in which
+    /// case it should be called again. If the session ends, stores how it ended in `end`.
     fn advance(&mut self, context: &mut Context<'_>) -> bool {
         let on_polls = match self.pending {
             None => self.send_next(context),
@@ -225,7 +225,7 @@ impl<D: Dialect> LongPoll<D> {
         if !has_commands && self.is_delayed(context) {
             return Ok(false);
         }
-        // Taken before the poll is sent, so that a hold never seems shorter than it was.
+        // Take the time before the poll is sent, so that a hold never seems shorter than it was.
         let now = Instant::now();
         let Self { poll_client, dialect, unsent, .. } = self;
         let sent = poll_client.poll_send(context, || {
@@ -289,7 +289,7 @@ impl<D: Dialect> LongPoll<D> {
             *is_pending = sent?.is_ready();
             return Ok(*is_pending);
         }
-        // Servers do not keep idle connections for long.
+        // Drop the connection once the server closes it: servers do not keep idle connections for long.
         let is_over = client.poll_end(context).is_ready();
         if is_over {
             *command_connection = None;

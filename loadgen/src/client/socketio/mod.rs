@@ -1,5 +1,5 @@
-//! Socket.IO protocol, revision 5, in the main namespace, over Engine.IO protocol, revision 4, over WebSocket
-//! from the start.
+//! Socket.IO protocol, revision 5, in the main namespace, over Engine.IO protocol, revision 4, using
+//! WebSocket from the start.
 
 mod packet;
 
@@ -33,7 +33,7 @@ struct ConnectedPacket {
     pid: Option<String>,
 }
 
-/// Connects to the main namespace. With a ticket, asks for recovery of an earlier connection.
+/// Connects to the main namespace. With a ticket, asks the server to recover an earlier connection.
 pub(super) async fn greeting(
     connection: &mut ClientConnection,
     resume: Option<&Ticket>,
@@ -78,7 +78,7 @@ fn read<T: for<'de> Deserialize<'de>>(json: &str) -> Result<T, ClientFailure> {
     serde_json::from_str(json).map_err(|_| ClientFailure::NoHello)
 }
 
-/// Payload of a CONNECT packet. Nothing can be recovered without an offset.
+/// Returns the payload of a CONNECT packet. Nothing can be recovered without an offset.
 fn credentials(resume: Option<&Ticket>) -> String {
     let pid = resume.and_then(|ticket| ticket.token.split_once(' ')).map(|(pid, _)| pid);
     let pid = pid.filter(|pid| !pid.is_empty());
@@ -91,7 +91,7 @@ fn credentials(resume: Option<&Ticket>) -> String {
     }
 }
 
-/// Server's reason for refusing a CONNECT packet.
+/// Returns the server's reason for refusing a CONNECT packet.
 fn reason(json: &str) -> String {
     #[derive(Deserialize)]
     struct RefusedPacket {
@@ -107,7 +107,7 @@ enum PacketOutcome<T> {
     Done(Result<T, ConnectionEnd>),
 }
 
-/// Like [`WebSocket::poll_each`], with Engine.IO's pings in place of those of WebSocket.
+/// Like [`WebSocket::poll_each`], but with Engine.IO's pings instead of WebSocket pings.
 pub(super) fn poll_each<T>(
     socket: &mut WebSocket,
     context: &mut Context<'_>,

@@ -1,4 +1,5 @@
-//! Packets of Engine.IO, revision 4, and of Socket.IO, revision 5, which are carried by those of Engine.IO.
+//! Packets of Engine.IO, revision 4, and of Socket.IO, revision 5. Engine.IO packets carry the Socket.IO
+//! packets.
 
 use serde_json::value::RawValue;
 
@@ -14,7 +15,7 @@ pub(super) enum Packet<'a> {
     Connected(&'a str),
     /// Socket.IO: the connection is refused, for the reason in this JSON.
     Refused(&'a str),
-    /// An event, as a JSON array of its name and its data. Attachments, if any, are frames of their own.
+    /// An event, as a JSON array of its name and its data. Attachments, if any, are sent in separate frames.
     Event(&'a str),
     /// An event that the server wants acknowledged. It has no offset.
     EventWithAck(&'a str),
@@ -40,13 +41,13 @@ impl<'a> Packet<'a> {
             "1" => Self::Close,
             "2" => Self::read_event(rest),
             "4" => Self::Refused(rest),
-            // A binary event, with its number of attachments.
+            // A binary event begins with its number of attachments.
             "5" => after_digits(rest).strip_prefix('-').map_or(Self::Other, Self::read_event),
             _ => Self::Other,
         }
     }
 
-    /// An id precedes the array if the server wants the event acknowledged.
+    /// Reads an event. An id precedes the array if the server wants the event acknowledged.
     fn read_event(text: &'a str) -> Self {
         let event = after_digits(text);
         if event.len() < text.len() { Self::EventWithAck(event) } else { Self::Event(event) }
@@ -57,7 +58,8 @@ fn after_digits(text: &str) -> &str {
     text.trim_start_matches(|char: char| char.is_ascii_digit())
 }
 
-/// Offset of an event on a connection that can be recovered: its last argument, a string.
+/// Returns the offset of an event on a connection that can be recovered: the last argument, if it is a
+/// string.
 pub(super) fn offset_of(event: &str) -> Option<String> {
     let arguments: Vec<&RawValue> = serde_json::from_str(event).ok()?;
     match arguments.as_slice() {

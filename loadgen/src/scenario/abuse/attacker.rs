@@ -1,4 +1,4 @@
-//! The attacker: a thread with its own connections, from a source address of its own.
+//! The attacker: a separate thread with its own connections, from its own source address.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,10 +27,10 @@ use crate::target::{ServerUrl, Target};
 use crate::transport::websocket::{ConnectionEnd, Opcode, write_frame};
 use crate::transport::{ConnectError, ResponseHead, Sources};
 
-/// Index of the source address 127.0.0.1, if the server is on loopback. The healthy session uses another
+/// Index of the source address 127.0.0.1, used if the server is on loopback. The healthy session uses another
 /// address.
 const ATTACKER_ADDRESS: u8 = 0;
-/// Delay after a failed connect, so that the attacker does not spin while the server is down.
+/// Delay after a failed connection attempt, so that the attacker does not spin while the server is down.
 const FAILURE_DELAY: Duration = Duration::from_millis(10);
 const CPU_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for the replies to a batch of commands.
@@ -56,7 +56,7 @@ pub(super) struct Attacker {
     reader: ChannelReader,
 }
 
-/// A connection that the server has admitted. It closes with a reset when it is dropped.
+/// A connection that the server has admitted. When dropped, it closes with a reset.
 #[derive(Debug)]
 pub(super) struct AttackSession {
     pub(super) connection: ClientConnection,
@@ -64,7 +64,7 @@ pub(super) struct AttackSession {
     _place: OpenGuard,
 }
 
-/// Commands that are sent in one piece.
+/// Commands that are sent together.
 #[derive(Debug, Default)]
 pub(super) struct CommandBatch {
     pub(super) frames: Vec<u8>,
@@ -81,14 +81,14 @@ impl CommandBatch {
     }
 }
 
-/// Attacks until the duration is over, or the returned future is dropped.
+/// Attacks until the duration is over or the returned future is dropped.
 pub(super) fn attack(
     parameters: AttackParameters,
     costs: Arc<AttackCosts>,
 ) -> io::Result<impl Future<Output = ()>> {
     let (done, is_done) = oneshot::channel();
     let body = move || {
-        // If this fails there is no attack, and its bill shows none.
+        // If this fails there is no attack, and the reported cost is zero.
         if let Ok(runtime) = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
             runtime.block_on(run_attack(parameters, costs, done));
         }
@@ -119,7 +119,7 @@ async fn run_attack(parameters: AttackParameters, costs: Arc<AttackCosts>, mut d
     }
     drop(workers);
     costs.note_cpu();
-    // The receiver may be gone already.
+    // The receiver may have been dropped already.
     let _ = done.send(());
 }
 
@@ -143,7 +143,7 @@ impl Attacker {
         self.costs.count_connection();
         match self.dialer.connect().await {
             Ok((stream, _)) => {
-                // Reset on close, as for sessions. If this fails, a port stays in use.
+                // Close with a reset, as for sessions. If this fails, a port stays in use.
                 let _ = stream.set_zero_linger();
                 Some(stream)
             }
@@ -166,8 +166,8 @@ impl Attacker {
         self.costs.count_sent(self.dialer.opening_bytes(resume).await, 0);
         match self.dialer.open_with(resume, buffer).await {
             Ok((mut connection, greeting)) => {
-                // Without a reset, data that the server has not read would stay queued long after the attack,
-                // and the port would be in use for a minute.
+                // Close with a reset. Otherwise data that the server has not read would stay queued long
+                // after the attack, and the port would be in use for a minute.
                 connection.reset_on_drop();
                 Some(AttackSession { connection, greeting, _place: self.costs.count_open() })
             }
@@ -189,7 +189,7 @@ impl Attacker {
         self.costs.count_answer(kind);
     }
 
-    /// Counts the response to a request, or the error in its place.
+    /// Counts the response to a request, or the error that occurred instead.
     pub(super) fn count_response(&self, answer: Result<ResponseHead, ConnectError>) {
         match answer {
             Ok(ResponseHead { status, .. }) | Err(ConnectError::Refused(status)) => {
@@ -217,8 +217,8 @@ impl Attacker {
         true
     }
 
-    /// Sends commands in one piece, and reads until each has a reply. Returns false if the connection ended,
-    /// or the replies took too long.
+    /// Sends commands together, and reads until each has a reply. Returns false if the connection ended, or
+    /// the replies took too long.
     pub(super) async fn send_batch(&self, session: &mut AttackSession, batch: &CommandBatch) -> bool {
         self.count_sent(batch.frames.len(), batch.commands.into());
         session.connection.queue(&batch.frames);

@@ -1,4 +1,4 @@
-//! Costs of an attack for the attacker, and the answers it received.
+//! Costs of an attack for the attacker, and the answers that the attacker received.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,15 +9,15 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::result::Group;
 
-/// Limit on kinds of answers. Further kinds are counted together.
+/// Maximum number of kinds of answers. Additional kinds are counted together.
 const MAX_KINDS: usize = 64;
 const OTHER: &str = "other";
 
-/// Counters updated by the attacker's thread, and read by the measuring one.
+/// Counters that the attacker's thread updates and the measuring thread reads.
 #[derive(Debug, Default)]
 pub(super) struct AttackCosts {
     connections: AtomicU64,
-    /// Frames, commands or HTTP requests, depending on the attack.
+    /// Number of frames, commands or HTTP requests, depending on the attack.
     requests: AtomicU64,
     bytes_sent: AtomicU64,
     open: AtomicU64,
@@ -26,7 +26,7 @@ pub(super) struct AttackCosts {
     answers: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Counts a connection as open while it is kept.
+/// Guard that counts a connection as open until dropped.
 #[derive(Debug)]
 pub(super) struct OpenGuard(Arc<AttackCosts>);
 
@@ -56,7 +56,7 @@ impl AttackCosts {
         }
     }
 
-    /// Notes the CPU time used so far by the current thread, which is the attacker's.
+    /// Records the CPU time used so far by the current thread, which is the attacker's.
     pub(super) fn note_cpu(&self) {
         if let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) {
             let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or_default();

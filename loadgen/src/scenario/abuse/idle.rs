@@ -7,12 +7,13 @@ use tokio::time::{Instant, sleep};
 use crate::process::SampledProcess;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum CPU time per interval of an idle server. The kernel counts in hundredths of a second.
+/// Maximum CPU time per interval of a server that counts as idle. The kernel counts in hundredths of a
+/// second.
 const MAX_IDLE_CPU: Duration = Duration::from_millis(50);
 /// Maximum time to wait for a server that stays busy.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Returns when the process has used next to no CPU time for a second, or has ended.
+/// Returns when the process has used almost no CPU time for a second, or has exited.
 pub(super) async fn wait(pid: u32) {
     let Ok(process) = SampledProcess::open(pid) else { return };
     let start = Instant::now();

@@ -1,10 +1,10 @@
-//! Attacks a server beside one well-behaved session: what does the attack cost attacker and server, and does
-//! it harm that session?
+//! Attacks a server while a well-behaved session is measured: what does the attack cost attacker and server,
+//! and does it harm that session?
 //!
-//! The [`healthy`] session runs on the main thread, like all other scenarios. The [`attacker`] has a thread
-//! of its own, so its work delays the server and not the measurement, unless both have to share a core.
-//! [`attack`] has one file for each attack, and a [`costs`] counts what it paid. A [`trial`] is one attack
-//! with the quiet time before and after it. The next one begins when the server is [`idle`].
+//! The [`healthy`] session runs on the main thread, like all other scenarios. The [`attacker`] has a separate
+//! thread, so its work delays the server and not the measurement, unless both have to share a core.
+//! [`attack`] has one file for each attack, and [`costs`] counts what the attack costs. A [`trial`] is one
+//! attack with the quiet time before and after it. The next trial begins when the server is [`idle`].
 
 mod attack;
 mod attacker;
@@ -79,7 +79,7 @@ impl Scenario for Abuse {
         ]
     }
 
-    /// Totals, followed by each attack.
+    /// Returns the totals, followed by each attack.
     fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
         let HealthyTotals { connected, sent, received, lost, doubled, cuts, .. } = &self.totals;
         let totals = Group::default()

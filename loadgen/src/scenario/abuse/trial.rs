@@ -1,4 +1,4 @@
-//! One attack: quiet time, attack, quiet time. The healthy session runs all along.
+//! One attack: quiet time, attack, quiet time. The healthy session runs throughout.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Trial {
         self.attack.name()
     }
 
-    /// Names of its phases, in order.
+    /// Returns the names of the trial's phases, in order.
     pub(super) fn phases(&self) -> [String; 3] {
         let name = self.name();
         [format!("{name}_before"), name.to_owned(), format!("{name}_after")]

@@ -1,5 +1,5 @@
-//! A client that connects during the attack, to see whether the server admits it. After the attack it fetches
-//! the messages that the healthy session published.
+//! A client that connects during the attack, to see whether the server admits it. After the attack, the
+//! client fetches the messages that the healthy session published.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -13,9 +13,9 @@ use crate::client::{ChannelReader, ClientEvent, Received};
 use crate::result::{Group, millis};
 use crate::scenario::Setup;
 
-/// Index of the source address 127.0.0.3, if the server is on loopback.
+/// Index of the source address 127.0.0.3, used if the server is on loopback.
 const VISITOR_ADDRESS: u8 = 2;
-/// How long to wait for history that does not arrive.
+/// How long to wait for missing history.
 const GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
@@ -38,8 +38,8 @@ impl AttackVisitor {
         }
     }
 
-    /// Counts the messages that the healthy session's channel still has, among those that no limit of a
-    /// channel removes.
+    /// Counts the messages that the healthy session's channel still has. Only messages that no per-channel
+    /// limit removes are expected.
     pub(super) async fn fetch_history(&self, setup: &Setup, healthy: &Healthy) {
         let Some((position, expected)) = healthy.history().filter(|(_, expected)| *expected > 0) else {
             return;
@@ -59,12 +59,12 @@ impl AttackVisitor {
             let Received::Message { offset, .. } = reader.read(text) else {
                 return ControlFlow::Continue(());
             };
-            // Later messages are published meanwhile.
+            // Ignore later messages, which are published during this read.
             received += u64::from(offset <= last);
             self.history_received.set(Some(received));
             if offset >= last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        // Messages that did not arrive are missing in the count.
+        // Messages that did not arrive are missing from the count.
         let _ = timeout(GRACE, read).await;
         connection.close().await;
     }

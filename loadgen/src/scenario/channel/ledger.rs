@@ -11,7 +11,8 @@ pub(in crate::scenario) enum Arrival {
     Duplicated,
 }
 
-/// Everything below `next` has arrived, except the messages in `missing`, which is usually empty.
+/// The messages that have arrived: everything below `next`, except the messages in `missing`, which is
+/// usually empty.
 #[derive(Debug, Default)]
 pub(in crate::scenario) struct Ledger {
     next: u32,

@@ -1,4 +1,4 @@
-//! Subscribers of a channel and a publisher, shared by the scenarios about messages.
+//! Subscribers of a channel and a publisher, shared by the scenarios that publish messages.
 
 mod ledger;
 mod numbering;

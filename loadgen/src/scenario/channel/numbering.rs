@@ -4,26 +4,27 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbering {
     last: u64,
-    /// A gap may stand for more than one seq, including seqs of other channels, so the next one may be higher
-    /// than expected.
+    /// Whether the last seq was a gap's. A gap may stand for several seqs, including those of other channels,
+    /// so the next seq may be higher than expected.
     after_gap: bool,
 }
 
 impl Numbering {
-    /// Expects the seq after this one next.
+    /// Creates an instance that expects the seq after this one.
     pub(super) fn after(seq: u64) -> Self {
         Self { last: seq, after_gap: false }
     }
 
-    /// Returns whether a message may have this seq, which must be the next one. Continues from this seq in
-    /// either case.
+    /// Returns whether a message may have this seq: it must be the next one. Numbering continues from this
+    /// seq even if it is wrong.
     pub(super) fn message(&mut self, seq: u64) -> bool {
         let follows = if self.after_gap { seq > self.last } else { seq.checked_sub(1) == Some(self.last) };
         *self = Self::after(seq);
         follows
     }
 
-    /// Returns whether a gap may have this seq, which must be higher than the last one.
+    /// Returns whether a gap may have this seq: it must be higher than the last one. Numbering continues from
+    /// this seq even if it is wrong.
     pub(super) fn gap(&mut self, seq: u64) -> bool {
         let follows = seq > self.last;
         *self = Self { last: seq, after_gap: true };

@@ -1,4 +1,4 @@
-//! Publishes every message when it is due, whether or not the server keeps up.
+//! Publishes every message when it is due, regardless of whether the server keeps up.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -47,7 +47,8 @@ impl ChannelPublisher {
         }
     }
 
-    /// Returns when everything is published and answered, or no more can be published.
+    /// Publishes the messages. Returns when everything is published and answered, or when publishing cannot
+    /// continue.
     pub(super) async fn run(self, work: PublishJob<'_>) {
         match self {
             Self::Connection(connection) => work.over_websocket(connection).await,
@@ -61,12 +62,12 @@ impl PublishJob<'_> {
         (0..).take(self.schedule.len())
     }
 
-    /// Sends commands without waiting for their replies, which are read meanwhile.
+    /// Sends commands without waiting for their replies, and reads the replies in between.
     async fn over_websocket(&self, mut connection: ClientConnection) {
         let mut unanswered = 0_u64;
         for number in self.numbers() {
             let due = sleep_until(self.schedule.due(number));
-            // Not biased: a publisher that is late must still read, or the server stops reading.
+            // Not biased: a delayed publisher must still read, or the server stops reading.
             tokio::select! {
                 () = due => {}
                 end = self.listen(&mut connection, &mut unanswered) => return self.record_loss(end),
@@ -93,7 +94,7 @@ impl PublishJob<'_> {
         }
     }
 
-    /// Counts a reply. Breaks after each one.
+    /// Counts a reply. Breaks after each reply.
     fn receive(&self, event: ClientEvent<'_>, unanswered: &mut u64) -> ControlFlow<()> {
         let ClientEvent::Text(text) = event else { return ControlFlow::Continue(()) };
         let Received::Reply(error) = self.reader.read(text) else { return ControlFlow::Continue(()) };

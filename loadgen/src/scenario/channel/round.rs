@@ -12,30 +12,30 @@ use super::schedule::Schedule;
 pub(crate) struct PublishRound {
     /// Set when all clients have subscribed.
     pub(super) schedule: OnceCell<Schedule>,
-    /// Connections that received a hello.
+    /// Number of connections that received a hello.
     pub(super) connected: Counter,
-    /// Subscriptions that were answered or have failed.
+    /// Number of subscriptions that were answered or have failed.
     pub(super) settled: Counter,
-    /// Subscriptions that succeeded.
+    /// Number of subscriptions that succeeded.
     pub(super) subscribed: Counter,
-    /// Subscribers that should receive every message.
+    /// Number of subscribers that should receive every message.
     pub(super) counted: Counter,
-    /// Deliveries: each message counts once per subscriber that should receive it.
+    /// Number of deliveries: each message counts once per subscriber that should receive it.
     pub(super) received: Counter,
-    /// Instant of the latest delivery of each message so far.
+    /// Time of the latest delivery of each message.
     pub(super) last_of: RefCell<Vec<Option<Instant>>>,
     pub(super) last: Cell<Option<Instant>>,
     pub(super) is_published: Cell<bool>,
 }
 
 impl PublishRound {
-    /// Creates a concurrent round in another channel. Connections and answered subscriptions are counted for
-    /// both.
+    /// Creates a concurrent round in another channel. Both rounds count connections and answered
+    /// subscriptions together.
     pub(crate) fn in_another_channel(&self) -> Self {
         Self { connected: self.connected.clone(), settled: self.settled.clone(), ..Self::default() }
     }
 
-    /// Sets the schedule.
+    /// Sets the schedule, unless it is already set.
     pub(crate) fn plan(&self, schedule: Schedule) -> &Schedule {
         self.schedule.get_or_init(|| schedule)
     }
@@ -49,12 +49,12 @@ impl PublishRound {
         self.received.get() >= self.expected()
     }
 
-    /// Instant at which the first message is due.
+    /// Returns the time at which the first message is due.
     pub(crate) fn start(&self) -> Option<Instant> {
         self.schedule.get().map(Schedule::start)
     }
 
-    /// Instant at which the last message is due.
+    /// Returns the time at which the last message is due.
     pub(crate) fn last_due(&self) -> Option<Instant> {
         self.schedule.get().map(Schedule::last_due)
     }

@@ -1,4 +1,4 @@
-//! Schedule of the messages, and their data, which contains the time at which they are due.
+//! Schedule of the messages, and their data, which contains the time at which each is due.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,33 +7,33 @@ use tokio::time::Instant;
 
 use crate::client::take_number;
 
-/// Messages of a run. The data of message n is the JSON string `"n t xxx.."`, where t is the time at which it
-/// is due, in microseconds since the Unix epoch. So a message of another run is never mistaken for one of
-/// this run.
+/// Messages of a run. The data of message n is the JSON string `"n t xxx.."`, where t is the time at which
+/// the message is due, in microseconds since the Unix epoch. Therefore a message from another run is never
+/// mistaken for one from this run.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     due: Vec<Instant>,
-    /// When publishing each of them actually began.
+    /// When publishing each message actually began.
     starts: Vec<Cell<Option<Instant>>>,
     unix_micros: u64,
     size: usize,
-    /// Longest filler of any message. Comparing it as a whole is faster than checking each byte.
+    /// Filler as long as the data of a message. Comparing it as a whole is faster than checking each byte.
     filler: String,
 }
 
-/// Message to which some data belongs.
+/// Result of matching data with the messages of this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recognized {
-    /// Number of a message of this run, whose data is intact.
+    /// Number of a message of this run whose data is intact.
     Ours(u32),
-    /// Message of this run whose data differs from what was published.
+    /// A message of this run whose data differs from what was published.
     Corrupted,
     Foreign,
 }
 
 impl Schedule {
     /// Schedules `count` messages at `rate` per second, the first one at `start`. `size` is the length of
-    /// their data.
+    /// each message's data.
     pub(crate) fn new(start: Instant, count: u32, rate: f64, size: usize) -> Self {
         let lead = start.saturating_duration_since(Instant::now());
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + lead;
@@ -55,12 +55,12 @@ impl Schedule {
         self.due[number as usize]
     }
 
-    /// Notes that publishing this message begins now.
+    /// Records that publishing this message begins now.
     pub(crate) fn note_start(&self, number: u32) {
         self.starts[number as usize].set(Some(Instant::now()));
     }
 
-    /// When publishing this message actually began.
+    /// Returns when publishing this message actually began.
     pub(crate) fn start_of(&self, number: u32) -> Instant {
         self.starts[number as usize].get().unwrap_or_else(|| self.due(number))
     }
@@ -69,7 +69,7 @@ impl Schedule {
         self.due[self.due.len() - 1]
     }
 
-    /// Data of a message as JSON text.
+    /// Returns the data of a message as JSON text.
     pub(crate) fn data(&self, number: u32) -> String {
         let said = format!("{number} {} ", self.time_of(self.due(number)));
         let quotes = 2;
@@ -77,7 +77,8 @@ impl Schedule {
         format!("\"{said}{filler}\"")
     }
 
-    /// Key that is unique among the messages to its channel, even those of other runs.
+    /// Returns the key of a message, which is unique among all messages to its channel, including messages of
+    /// other runs.
     pub(crate) fn key(&self, number: u32) -> String {
         format!("{number}-{}", self.time_of(self.due(number)))
     }
@@ -93,7 +94,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the number, if number and time match a message of this run, and the text that follows them.
+    /// Parses the number and the time at the beginning of the data. If both match a message of this run,
+    /// returns the number and the text that follows.
     fn number_in<'a>(&self, data: &'a str) -> Option<(u32, &'a str)> {
         let (number, rest) = take_number(data.strip_prefix('"')?)?;
         let (time, rest) = take_number(rest.strip_prefix(' ')?)?;
@@ -102,7 +104,7 @@ impl Schedule {
         (time == self.time_of(*due)).then_some((number, rest))
     }
 
-    /// Returns whether the text is a valid filler between the time and the end of the data.
+    /// Returns whether the text is a valid filler, from the end of the time to the end of the data.
     fn is_filler(&self, text: &str) -> bool {
         let filler = text.strip_prefix(' ').and_then(|text| text.strip_suffix('"'));
         filler.is_some_and(|filler| self.filler.get(..filler.len()) == Some(filler))

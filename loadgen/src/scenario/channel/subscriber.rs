@@ -1,4 +1,4 @@
-//! One subscriber, over all its connections.
+//! A subscriber, over all its connections.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) struct Subscriber {
     pub(super) numbering: Numbering,
     pub(super) ledger: Ledger,
     pub(super) unacked: u32,
-    /// When to reconnect, as last advised by the server.
+    /// How long to wait before reconnecting, as last advised by the server.
     pub(crate) retry: Option<Duration>,
 }
 

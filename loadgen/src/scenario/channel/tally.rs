@@ -15,23 +15,23 @@ use crate::result::Distribution;
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Deliveries: each message counts once per subscriber.
+    /// Number of deliveries: each message counts once per subscriber.
     received: Counter,
     duplicated: Counter,
     misordered: Counter,
-    /// Messages of the channel that belong to another run.
+    /// Number of messages on the channel that belong to another run.
     foreign: Counter,
-    /// Messages of this run whose data differs from what was published.
+    /// Number of messages of this run whose data differs from what was published.
     corrupted: Counter,
-    /// Messages and gaps whose seq does not follow from the one before.
+    /// Number of messages and gaps whose seq does not follow from the previous one.
     misnumbered: Counter,
     gaps: Counter,
-    /// Messages that the gaps name.
+    /// Total number of messages that the gaps cover.
     gap_messages: Counter,
-    /// Time from when a message was due, and from when publishing it began, to each of its deliveries.
+    /// Time until each delivery of a message, counted from when the message was due and from when publishing
+    /// it began.
     latency: Latency,
-    /// For finished rounds: expected deliveries, and time from when the first message was due to the last
-    /// delivery.
+    /// Expected deliveries of finished rounds.
     expected: Counter,
     to_last: Latency,
     took: Cell<Duration>,
@@ -52,7 +52,7 @@ impl Tally {
         recorder.latency("delivery_latency", &self.latency);
     }
 
-    /// A number that changes with everything that arrives.
+    /// Returns a number that changes with everything that arrives.
     pub(super) fn arrivals(&self) -> u64 {
         self.received.get() + self.duplicated.get() + self.unknown() + self.gaps.get()
     }
@@ -65,7 +65,7 @@ impl Tally {
         self.received.get()
     }
 
-    /// Expected deliveries in all finished rounds and in these.
+    /// Returns the number of expected deliveries in all finished rounds and in `rounds`.
     pub(super) fn expected(&self, rounds: &[Rc<PublishRound>]) -> u64 {
         self.expected.get() + rounds.iter().map(|round| round.expected()).sum::<u64>()
     }
@@ -107,7 +107,7 @@ impl Tally {
         self.took.set(self.took.get() + took(round));
     }
 
-    /// Outcome of all finished rounds and of these.
+    /// Returns the outcome of all finished rounds and of `rounds`.
     pub(super) fn outcome(&self, rounds: &[Rc<PublishRound>]) -> TallyOutcome {
         let expected = self.expected(rounds);
         let to_last = self.to_last.snapshot();
@@ -158,7 +158,7 @@ pub(super) struct TallyOutcome {
     deliveries_per_second: Option<f64>,
 }
 
-/// Records one sample per message: the time from when it was due to its last delivery.
+/// Records one sample per message: the time from when the message was due to its last delivery.
 fn record_last(round: &PublishRound, latency: &Latency) {
     let Some(schedule) = round.schedule.get() else { return };
     for (number, last) in (0..).zip(round.last_of.borrow().iter()) {
@@ -168,7 +168,7 @@ fn record_last(round: &PublishRound, latency: &Latency) {
     }
 }
 
-/// Time from when the first message was due to the last delivery.
+/// Returns the time from when the first message was due to the last delivery.
 fn took(round: &PublishRound) -> Duration {
     let last = round.last.get().zip(round.start());
     last.map_or(Duration::ZERO, |(last, start)| last.saturating_duration_since(start))

@@ -1,4 +1,4 @@
-//! Phases, one after the other, each with several scenarios at once.
+//! Phases that run one after the other, each with several scenarios that run simultaneously.
 
 mod totals;
 
@@ -17,7 +17,7 @@ use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::{Group, seconds};
 
-/// Duration for connections of a ramp. The plan always ends earlier.
+/// Duration of the runs in a ramp. The plan always ends earlier.
 const RAMP_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 pub(crate) struct Mix {
@@ -43,7 +43,7 @@ struct MixRun {
 }
 
 impl Scenario for Mix {
-    /// All runs record under the same names, so the curves show their sums.
+    /// Registers all runs under the same names, so that the curves show their sums.
     fn record(&self, recorder: &Recorder) {
         for run in self.runs() {
             run.prepared.scenario.record(recorder);
@@ -74,7 +74,7 @@ impl Scenario for Mix {
         ]
     }
 
-    /// Totals of all runs, followed by each phase.
+    /// Returns the totals of all runs, followed by each phase.
     fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
         let outcomes: Vec<_> = self.runs().map(|run| run.outcome(setup)).collect();
         let totals = Group::of(&MixTotals::of(&outcomes, setup.failures.total()));
@@ -97,7 +97,7 @@ impl Mix {
             setup.refusal.refuse(why);
             return std::future::pending().await;
         }
-        // Dropping this set drops the connections of ramps.
+        // The connections of ramps are dropped together with this set.
         let mut staying = JoinSet::new();
         for stage in &self.phases {
             self.begun.increment();
@@ -106,8 +106,8 @@ impl Mix {
         }
     }
 
-    /// Returns the first objection that any run would raise when it starts, so that it is reported before the
-    /// first one starts. Requests a hello from the server if necessary.
+    /// Returns the first objection that any run would raise when it starts, so that the objection is reported
+    /// before anything starts. Requests a hello from the server if necessary.
     async fn first_objection(&self, setup: &Setup) -> Option<String> {
         let stages = self.phases.iter().flat_map(|stage| stage.runs.iter().map(move |run| (stage, run)));
         let objecting =
@@ -116,7 +116,7 @@ impl Mix {
         if objecting.is_empty() {
             return None;
         }
-        // If there is no hello, the runs report the failure.
+        // Without a hello there is no objection: the runs report the failure.
         let hello = setup.dialer.fetch_greeting().await.ok()?;
         objecting.into_iter().find_map(|(stage, run, objection)| {
             let why = objection(&run.prepared.load, &hello)?;
@@ -124,7 +124,7 @@ impl Mix {
         })
     }
 
-    /// Runs of all phases, in order.
+    /// Returns the runs of all phases, in order.
     fn runs(&self) -> impl Iterator<Item = &MixRun> {
         self.phases.iter().flat_map(|stage| &stage.runs).map(Rc::as_ref)
     }
@@ -144,8 +144,8 @@ impl MixPhase {
         Self { runs: runs.collect(), phase, took: Cell::new(None) }
     }
 
-    /// Runs for the phase's duration, and until its runs are over: cutting off a run would look like message
-    /// loss.
+    /// Runs for the phase's duration, and until its runs are over, because interrupting a run would look like
+    /// message loss.
     async fn execute(&self, setup: &Rc<Setup>, staying: &mut JoinSet<()>) {
         let start = Instant::now();
         let end = start + self.phase.duration;
@@ -170,7 +170,7 @@ impl MixPhase {
         self.took.set(Some(start.elapsed()));
     }
 
-    /// The next items of `outcomes` are those of its runs.
+    /// Returns the outcome of the phase. The next items of `outcomes` belong to its runs.
     fn outcome(&self, outcomes: impl Iterator<Item = Group>) -> Group {
         let runs = self.runs.iter().zip(outcomes).fold(Group::default(), |runs, (run, outcome)| {
             let outcome = Group::default()
@@ -206,7 +206,7 @@ impl MixRun {
         }
     }
 
-    /// Outcome of the run; an empty one before it has started.
+    /// Returns the outcome of the run, which is empty before the run has started.
     fn outcome(&self, mix: &Setup) -> Group {
         let outcome = match self.setup.get() {
             Some(setup) => self.prepared.scenario.outcome(setup),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::{Distribution, Group, Sum, sum};
 
-/// Declares the counts that can be added up. An outcome without a count adds zero.
+/// Declares the counts that can be added up. An outcome that lacks a count adds zero to it.
 macro_rules! totals {
     ($($count:ident,)*) => {
         #[derive(Debug, Default, Serialize, Deserialize)]

@@ -40,18 +40,18 @@ pub(crate) struct Restart {
     options: args::RestartOptions,
     subscribers: SubscriberGroup,
     returns: Returns,
-    /// Publishes that were repeated, because the server did not accept them or its reply was lost.
+    /// Number of publishes that were repeated, because the server did not accept them or its reply was lost.
     repeated: Counter,
     /// Time from when a message was due until the server confirmed it.
     publish: Latency,
-    /// Publishers that have published everything, or cannot continue.
+    /// Number of publishers that have published everything, or cannot continue.
     finished: Counter,
-    /// Time from SIGTERM to the end of the process, or until the command that restarts it has ended.
+    /// Time from SIGTERM until the process exits, or until the restart command has finished.
     ended: Cell<Option<Duration>>,
     is_over: Cell<bool>,
 }
 
-/// One of the channels, and what is published to it.
+/// A channel, its subscribers, and the messages published to it.
 #[derive(Debug)]
 struct RestartChannel {
     name: String,
@@ -163,7 +163,7 @@ impl Restart {
                 self.wait_for_end(&channels, last_due).await;
             }
         }
-        // Otherwise clients would reconnect when the server ends.
+        // Stop the clients first, so that they do not reconnect when the server exits.
         drop(tasks);
         operator.end().await;
     }
@@ -188,8 +188,8 @@ impl Restart {
         publishers
     }
 
-    /// Distributes the messages over the channels in turn, the same number to each. Returns the instant at
-    /// which the last one is due.
+    /// Distributes the messages over the channels in turn, the same number to each. Returns the time at which
+    /// the last message is due.
     fn plan(&self, channels: &[Rc<RestartChannel>], start: Instant) -> Instant {
         let args::ChannelLoad { messages, publish_rate, size, .. } = self.options.channel_load;
         let count = self.options.channels;
@@ -237,7 +237,7 @@ impl Restart {
         }
     }
 
-    /// Number of publishers that have a session.
+    /// Returns the number of publishers that have a session.
     fn publisher_sessions(&self) -> u64 {
         match self.options.channel_load.publisher {
             args::PublishBy::Ws => self.options.publishers.into(),

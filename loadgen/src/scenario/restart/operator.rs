@@ -15,7 +15,7 @@ pub(super) enum ServerOperator {
 }
 
 impl ServerOperator {
-    /// Starts the server if it should be a child.
+    /// Starts the server if it is to run as a child.
     pub(super) async fn open(options: &args::RestartOptions, setup: &Setup) -> Result<Self, String> {
         let log = options.server_log.clone();
         let Some(command) = &options.start else {
@@ -28,7 +28,7 @@ impl ServerOperator {
     }
 
     /// Restarts the server. Returns when the new process has been started. `ended` is called when the old
-    /// process has ended, as far as that is known.
+    /// process has exited, or when the restart command has finished.
     pub(super) async fn restart(&mut self, ended: impl FnOnce()) -> Result<(), String> {
         match self {
             Self::Supervised(service) => {
@@ -47,7 +47,7 @@ impl ServerOperator {
         }
     }
 
-    /// Stops the server, if it is a child.
+    /// Stops the server if it is a child.
     pub(super) async fn end(self) {
         if let Self::Supervised(mut service) = self {
             // The run is over, so the exit status does not matter.

@@ -1,4 +1,5 @@
-//! Runs a publisher: publishes each message in order, and repeats it until the server has confirmed it.
+//! Runs a publisher, which publishes its messages in order, and repeats each one until the server has
+//! confirmed it.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -16,11 +17,11 @@ use crate::client::{
 use crate::scenario::{OpenedConnection, Setup};
 use crate::transport::websocket::ConnectionEnd;
 
-/// Delay before a message that was not confirmed is published again.
+/// Delay before an unconfirmed message is published again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
-/// Error codes after which a message is published again: nothing was done, or the outcome is unknown, and the
-/// key makes repeating safe. A publisher that was disconnected has many messages due at once, possibly more
-/// than the server's rate limit allows.
+/// Error codes after which a message is published again. Either nothing was done, or the outcome is unknown
+/// and the key makes repeating safe. A publisher that was disconnected has many messages due at the same
+/// time, possibly more than the server's rate limit allows.
 const RETRYABLE_CODES: [&str; 5] =
     ["draining", "unavailable", "overloaded", "outcome_unknown", "rate_limited"];
 
@@ -34,7 +35,8 @@ pub(super) enum RestartPublisher {
 /// Publishes with the commands of a session, which outlives its connections.
 #[derive(Debug)]
 pub(super) struct PublisherSession {
-    /// `None` only while it reconnects: the server waits for the end of a connection that it has closed.
+    /// The current connection. `None` only while the publisher reconnects: the old connection is dropped
+    /// first, because the server waits for the end of a connection that it has closed.
     connection: Option<ClientConnection>,
     ticket: Ticket,
     retry: Option<Duration>,
@@ -64,7 +66,7 @@ impl RestartPublisher {
             return Ok(Self::Admin(Box::new(admin)));
         }
         let (connection, greeting) = setup.dialer.open(None).await?;
-        // A publisher only reads replies, which name no channel.
+        // No channel name is needed: a publisher reads only replies, which name no channel.
         let reader = ChannelReader::of(options.server.target, "");
         let connection = Some(connection);
         let session = PublisherSession { connection, ticket: greeting.ticket, retry: None, reader };
@@ -100,13 +102,14 @@ impl Restart {
             }
         }
         self.finished.increment();
-        // Read until the run is over, because the session must resume, too.
+        // Read until the run is over, because the publisher's session must resume, too.
         loop {
             self.wait_until(&setup, &mut publisher, Instant::now() + Duration::from_secs(1)).await;
         }
     }
 
-    /// Returns whether the server confirmed the message. A refusal is recorded.
+    /// Publishes a message until it is confirmed or refused. Returns whether the server confirmed it. A
+    /// refusal is recorded.
     async fn publish_until_confirmed(
         &self,
         setup: &Rc<Setup>,
@@ -152,7 +155,7 @@ impl Restart {
         }
     }
 
-    /// Reads until the instant `due`, and reconnects if the connection ends.
+    /// Reads until `due`, and reconnects if the connection ends.
     async fn wait_until(&self, setup: &Rc<Setup>, publisher: &mut RestartPublisher, due: Instant) {
         let RestartPublisher::Session(session) = publisher else { return sleep_until(due).await };
         loop {
@@ -186,7 +189,7 @@ impl PublishResult {
 }
 
 impl PublisherSession {
-    /// Waits for the next reply. Returns its code if it is an error.
+    /// Waits for the next reply. Returns the error code if the reply is an error.
     async fn reply(&mut self) -> Result<Option<String>, ConnectionEnd> {
         let Self { connection, retry, reader, .. } = self;
         let Some(connection) = connection else { return Err(ConnectionEnd::NoCloseFrame) };

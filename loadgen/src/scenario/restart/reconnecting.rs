@@ -1,4 +1,4 @@
-//! Reconnects clients as the server advises, and retries until they are connected.
+//! Reconnects clients after the delay that the server advises, and retries until they are connected.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,19 +17,20 @@ use crate::scenario::connects::{Resumes, ResumesOutcome};
 use crate::scenario::{Attempt, OpenedConnection, Setup, open};
 use crate::transport::websocket::ConnectionEnd;
 
-/// Upper bound on the delay before reconnecting if the server gave no advice, or after a failed connect.
+/// Upper bound on the delay before reconnecting if the server gave no advice, or after a failed attempt.
 const MAX_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 pub(super) struct Returns {
-    /// Connections that ended with 4008.
+    /// Number of connections that ended with 4008.
     moved: Counter,
-    /// Connections that ended otherwise.
+    /// Number of connections that ended otherwise.
     otherwise: Counter,
-    /// Clients that resumed their sessions, and clients that received new ones.
+    /// Number of clients that resumed their sessions. The next field counts clients that received new
+    /// sessions.
     resumed: Counter,
     not_recovered: Counter,
-    /// Connects that did not lead to a hello.
+    /// Number of connection attempts that did not lead to a hello.
     refused: Counter,
     resumes: Resumes,
     /// Time from the end of a connection to the hello of the next one.
@@ -51,17 +52,17 @@ impl Returns {
         recorder.times("away_ms", &self.away);
     }
 
-    /// Notes that the restart begins.
+    /// Records that the restart begins.
     pub(super) fn note_restart(&self) {
         self.restarted_at.set(Some(Instant::now()));
     }
 
-    /// Number of connections that ended.
+    /// Returns the number of connections that ended.
     pub(super) fn lost(&self) -> u64 {
         self.moved.get() + self.otherwise.get()
     }
 
-    /// Number of clients that reconnected.
+    /// Returns the number of clients that reconnected.
     pub(super) fn back(&self) -> u64 {
         self.resumed.get() + self.not_recovered.get()
     }
@@ -101,8 +102,8 @@ pub(super) struct ReturnsOutcome {
 }
 
 impl Restart {
-    /// Reconnects after the delay that the server advised (`retry`), and retries until it succeeds. Counts
-    /// how the connection ended.
+    /// Reconnects after the delay that the server advised (`retry`), and retries until an attempt succeeds.
+    /// Records how the previous connection ended.
     pub(super) async fn reconnect(
         &self,
         setup: &Rc<Setup>,
@@ -139,7 +140,7 @@ impl Restart {
     }
 }
 
-/// A random delay, so that clients do not reconnect all at once.
+/// Returns a random delay, so that clients do not all reconnect simultaneously.
 fn random_delay() -> Duration {
     MAX_DELAY.mul_f64(rand::rng().random_range(0.1..1.0))
 }

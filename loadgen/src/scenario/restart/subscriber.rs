@@ -25,14 +25,14 @@ impl Restart {
         loop {
             let end = subscribers.listen(round, &mut connection, &mut subscriber).await;
             drop(connection);
-            // Boxed because a task is as large as its largest state, for all its life.
+            // Boxed because a task is as large as its largest state, for as long as it lives.
             let back = Box::pin(self.resume_or_subscribe(&setup, &channel, end, &mut subscriber)).await;
             let Some(back) = back else { return };
             connection = back;
         }
     }
 
-    /// Resumes the session, or subscribes in the new one if it was not recovered.
+    /// Resumes the session, or subscribes in the new session if the old one was not recovered.
     async fn resume_or_subscribe(
         &self,
         setup: &Rc<Setup>,

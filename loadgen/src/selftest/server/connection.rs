@@ -26,7 +26,7 @@ use super::state::{
 use crate::selftest::fault::Fault;
 use crate::selftest::invalid_frame::InvalidFrame;
 
-/// Time that a client has to end the connection after a Close frame.
+/// How long a client may take to end the connection after a Close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves a client until its connection ends, then keeps its session for the reconnect window.
@@ -35,7 +35,7 @@ pub(super) async fn serve(stream: TcpStream, world: Rc<ServerState>) {
     let Ok(Ok((mut socket, query))) = timeout(limit, accept(stream, world.fault)).await else { return };
     let resume = ResumeRequest::parse(&query);
     if resume.is_some() && !world.fault.allows_resume() {
-        // The client may have disconnected already.
+        // The result is ignored: the client may have disconnected already.
         return drop(close(&mut socket, CloseCode::Unauthorized).await);
     }
     let attached = world.attach(resume);
@@ -60,7 +60,7 @@ pub(super) async fn serve(stream: TcpStream, world: Rc<ServerState>) {
     }
 }
 
-/// Extent of an end: the connection alone, or its session too.
+/// Scope of an end: only the connection, or the session too.
 enum EndScope {
     Connection,
     Session,
@@ -95,7 +95,7 @@ struct FaultyConnection {
 /// State of the pings on a connection.
 #[derive(Clone, Copy)]
 struct PingTimer {
-    /// Whether a ping is outstanding.
+    /// Whether a ping has been sent and not yet answered.
     is_outstanding: bool,
     due: Option<Instant>,
 }
@@ -127,14 +127,15 @@ impl FaultyConnection {
                     Some(Message::Pong(_)) if fault.accepts_pongs() => heart = self.next_ping(),
                     Some(_) => {}
                 },
-                // Cannot fail: the session owns the sender.
+                // `changed` cannot fail: the session owns the sender.
                 _ = news.changed() => {
                     sleep(fault.delivery_delay()).await;
                     if !self.deliver().await? {
                         close(&mut self.socket, fault.code_for_slow()).await?;
                         return Ok(EndScope::Connection);
                     }
-                    // A client that reads messages is alive. A ping would be queued behind them.
+                    // Postpone the ping: a client that reads messages is alive, and the ping would be queued
+                    // behind them.
                     heart = self.next_ping();
                 }
                 () = sleep_until(heart.due.unwrap_or_else(Instant::now)), if heart.due.is_some() => {
@@ -174,7 +175,7 @@ impl FaultyConnection {
         }
     }
 
-    /// Returns false if the client does not read in time.
+    /// Sends all new objects. Returns false if the client does not read in time.
     async fn deliver(&mut self) -> Result<bool, Error> {
         let write_timeout = self.state.fault.write_timeout(WRITE_TIMEOUT);
         for object in self.session.stream_from(self.position) {
@@ -191,12 +192,12 @@ impl FaultyConnection {
         Ok(true)
     }
 
-    /// Writes to the socket directly, because the library sends only valid frames.
+    /// Sends an invalid frame. Writes to the socket directly, because the library sends only valid frames.
     async fn send_invalid(&mut self, frame: InvalidFrame) -> Result<(), Error> {
         Ok(self.socket.get_mut().write_all(frame.bytes()).await?)
     }
 
-    /// Executes a command. Returns true if it was to end the session.
+    /// Executes a command. Returns whether the command ends the session.
     async fn execute(&mut self, text: &str) -> Result<bool, Error> {
         let CommandRequest { id, command } = parse_command(text);
         let outcome = match command {
@@ -238,7 +239,7 @@ impl FaultyConnection {
     }
 }
 
-/// Channels of this server never change their epoch.
+/// Epoch of all channels. It never changes on this server.
 const EPOCH: &str = "e";
 
 fn refusal(code: ErrorCode, message: String) -> ReplyOutcome<'static> {
@@ -251,7 +252,7 @@ async fn close(socket: &mut ServerStream, code: CloseCode) -> Result<(), Error> 
     let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
     socket.send(Message::Close(Some(frame))).await?;
     let drain = async { while let Some(Ok(_)) = socket.next().await {} };
-    // A client that stays longer is disconnected.
+    // Disconnect a client that takes longer.
     let _ = timeout(CLOSE_TIMEOUT, drain).await;
     Ok(())
 }

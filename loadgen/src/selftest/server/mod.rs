@@ -1,7 +1,8 @@
 //! A small server that implements Encke's wire protocol with a chosen fault: hello, pings and pongs,
-//! channels, resumes, take-overs.
+//! channels, resuming, take-overs.
 //!
-//! It runs on the thread of its owner, next to the scenario that looks for the fault. It lives for a few seconds and keeps everything in memory.
+//! The server runs on the thread of its owner, alongside the scenario that must detect the fault. It lives
+//! for a few seconds and keeps everything in memory.
 
 mod connection;
 mod session;
@@ -18,14 +19,14 @@ use tokio::task::JoinSet;
 use self::state::ServerState;
 use super::fault::Fault;
 
-/// Dropping it ends all its connections.
+/// A running server. Dropping it ends all its connections.
 pub(super) struct FaultyServer {
     address: SocketAddr,
     _task: JoinSet<Infallible>,
 }
 
 impl FaultyServer {
-    /// Listens on a free loopback port.
+    /// Starts the server on a free loopback port.
     pub(super) async fn start(fault: Fault) -> io::Result<Self> {
         let listener = listen()?;
         let address = listener.local_addr()?;
@@ -39,14 +40,14 @@ impl FaultyServer {
     }
 }
 
-/// Kernel's send buffer, which the kernel doubles. The default grows with use, so a client that does not read
-/// would go unnoticed for megabytes.
+/// Size of the kernel's send buffer, which the kernel doubles. The default buffer grows with use, so
+/// megabytes would be sent before a client that does not read is noticed.
 const SEND_BUFFER_BYTES: u32 = 16 * 1024;
 const BACKLOG: u32 = 128;
 
 fn listen() -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
-    // Accepted sockets inherit it.
+    // Set the size before accepting: accepted sockets inherit it.
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
     socket.listen(BACKLOG)
@@ -56,7 +57,7 @@ async fn accept(listener: TcpListener, world: Rc<ServerState>) -> Infallible {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            // A connection that could not be accepted shows as an error of its client.
+            // Ignore failures to accept: the affected client reports an error.
             Ok((stream, _)) = listener.accept() => drop(connections.spawn_local(connection::serve(stream, world.clone()))),
             Some(_) = connections.join_next() => {}
         }

@@ -1,4 +1,4 @@
-//! One session: the stream of objects it is sent, and which connection has it.
+//! A session: the stream of objects that it receives, and the connection that currently owns it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -13,12 +13,12 @@ pub(super) struct FaultySession {
     id: u64,
     fault: Fault,
     subscriptions: RefCell<BTreeSet<String>>,
-    /// Objects to send, each with `{seq}` in place of its seq. The first one has seq 1.
+    /// Objects to send, each with `{seq}` as a placeholder for its seq. The first object has seq 1.
     stream: watch::Sender<Vec<String>>,
-    /// Number of messages that the session should have received, including those spoilt by the fault.
+    /// Number of messages that the session should have received, including those that the fault affects.
     message_count: Cell<usize>,
     held_back: Cell<Option<String>>,
-    /// Number of the connection that has the session. Connections with lower numbers have been replaced.
+    /// Number of the connection that owns the session. Connections with lower numbers have been replaced.
     connection: watch::Sender<u64>,
 }
 
@@ -47,7 +47,8 @@ impl FaultySession {
         self.subscriptions.borrow_mut().remove(channel);
     }
 
-    /// Gives the session to a new connection. The returned receiver changes when that connection is replaced.
+    /// Gives the session to a new connection. The returned receiver is notified when that connection is
+    /// replaced.
     pub(super) fn connect(&self) -> watch::Receiver<u64> {
         self.connection.send_modify(|number| *number += 1);
         self.connection.subscribe()
@@ -57,7 +58,7 @@ impl FaultySession {
         self.stream.borrow().len().checked_sub(1).map_or(0, |last| self.fault.seq_of(last))
     }
 
-    /// Changes whenever the stream grows.
+    /// Returns a receiver that is notified whenever the stream grows.
     pub(super) fn stream_changes(&self) -> watch::Receiver<Vec<String>> {
         let mut news = self.stream.subscribe();
         news.mark_changed();
@@ -112,7 +113,7 @@ fn change_last_char(data: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Last objects of the first session's stream after eight messages.
+    /// Returns the last objects of the first session's stream after eight messages.
     fn stream(fault: Fault) -> Vec<String> {
         let session = FaultySession::new(0, fault);
         session.subscribe("news");

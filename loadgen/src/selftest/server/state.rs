@@ -13,11 +13,12 @@ use crate::selftest::fault::Fault;
 pub(super) const PING_INTERVAL: Duration = Duration::from_millis(150);
 pub(super) const PONG_TIMEOUT: Duration = Duration::from_millis(300);
 pub(super) const RECONNECT_WINDOW: Duration = Duration::from_secs(1);
-/// Time that a client has to complete its upgrade.
+/// How long a client may take to complete its upgrade.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time that a client has to receive one message.
+/// How long a client may take to receive one message.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum number of messages per channel: sessions keep everything they were sent.
+/// Maximum number of messages per channel. There must be a limit because sessions keep every object they were
+/// sent.
 const MAX_MESSAGES: u64 = 10_000;
 
 pub(super) struct ServerState {
@@ -28,20 +29,20 @@ pub(super) struct ServerState {
     channels: RefCell<BTreeMap<String, u64>>,
 }
 
-/// Session that a client wants to resume, and the last seq it has.
+/// The session that a client wants to resume, and the last seq that the client has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ResumeRequest {
     session: u64,
     seq: u64,
 }
 
-/// Session as its new connection finds it.
+/// A session and the state in which its new connection begins.
 pub(super) struct AttachedSession {
     pub(super) session: Rc<FaultySession>,
     pub(super) recovered: bool,
-    /// Seq of the hello. The next message has the following one.
+    /// Seq in the hello. The next message has the following seq.
     pub(super) seq: u64,
-    /// Corresponding position in the stream.
+    /// Position in the stream that corresponds to `seq`.
     pub(super) position: usize,
 }
 
@@ -83,7 +84,7 @@ impl ServerState {
         self.channels.borrow().get(channel).copied().unwrap_or(0)
     }
 
-    /// Delivers a message to all subscribers. `None` if the channel is full.
+    /// Delivers a message to all subscribers and returns its offset. `None` if the channel is full.
     pub(super) fn publish(&self, channel: &str, data: &str) -> Option<u64> {
         let offset = self.offset_of(channel) + 1;
         if offset > MAX_MESSAGES {

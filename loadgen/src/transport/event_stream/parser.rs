@@ -1,4 +1,4 @@
-//! Parser for event streams, section 9.2.6 of the HTML standard. The crate sseer splits and classifies lines;
+//! Parser for event streams, section 9.2.6 of the HTML standard. The sseer crate splits and classifies lines;
 //! it also reports comments, and leaves UTF-8 decoding to its user. This module assembles events from the
 //! lines.
 
@@ -13,7 +13,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
 /// Item of an event stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StreamItem<'a> {
-    /// New last event id. It comes before the event it belongs to.
+    /// New last event id. It precedes the event to which it belongs.
     Id(&'a str),
     /// Data of an event.
     Event(&'a str),
@@ -26,14 +26,14 @@ pub(crate) enum StreamItem<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct EventParser {
     unparsed: Vec<u8>,
-    /// Data of the current event: each line with its line break.
+    /// Data of the current event. Each line includes its line break.
     data: String,
     id: Option<String>,
-    /// The last byte was a carriage return: a line feed that follows belongs to it.
+    /// Whether the last byte was a carriage return. A line feed that follows belongs to it.
     after_return: bool,
-    /// The id of a complete event was passed on, its data not yet.
+    /// Whether the id of a complete event has been passed on, but its data has not.
     event_is_pending: bool,
-    /// Something has been read, so a byte order mark is not skipped any more.
+    /// Whether something has been read, so that a byte order mark is no longer skipped.
     has_begun: bool,
 }
 
@@ -43,7 +43,8 @@ impl EventParser {
         let bytes = if self.after_return { bytes.strip_prefix(b"\n").unwrap_or(bytes) } else { bytes };
         self.unparsed.extend_from_slice(bytes);
         self.after_return = *last == b'\r';
-        // A carriage return ends its line at once, but sseer would wait to see whether a line feed follows.
+        // Add a line feed, because a carriage return ends its line immediately, but sseer would wait to see
+        // whether a line feed follows.
         if self.after_return {
             self.unparsed.push(b'\n');
         }
@@ -88,7 +89,7 @@ impl EventParser {
                 self.data.push('\n');
             }
             b"id" if !value.contains(&0) => self.id = Some(String::from_utf8_lossy(value).into_owned()),
-            // The event type and the reconnect delay only matter to browsers.
+            // Ignore the event type and the reconnect delay, which matter only to browsers.
             _ => {}
         }
         None
@@ -137,7 +138,7 @@ mod tests {
         all
     }
 
-    /// Examples from the standard, and edge cases.
+    /// Tests examples from the standard, and edge cases.
     #[test]
     fn streams_are_parsed_as_specified() {
         for (stream, expected) in [

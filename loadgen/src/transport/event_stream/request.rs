@@ -1,4 +1,4 @@
-//! Request for an event stream: section 9.2.2 of the HTML standard, without origins and redirects.
+//! Request for an event stream (section 9.2.2 of the HTML standard), without origins and redirects.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

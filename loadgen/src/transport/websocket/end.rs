@@ -1,4 +1,4 @@
-//! Ends of connections.
+//! How connections end.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use super::fault::ProtocolFault;
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionEnd {
-    /// With a Close frame, with or without a code.
+    /// Ended by a Close frame, with or without a code.
     Closed(Option<u16>),
     /// The stream ended or failed without a Close frame.
     NoCloseFrame,
-    /// A request of a session was answered with this HTTP status.
+    /// A request of the session was answered with this HTTP status.
     Status(u16),
     /// The server violated the protocol.
     Fault(ProtocolFault),
@@ -23,13 +23,13 @@ const NO_CODE: u16 = 1005;
 pub(crate) const NO_CLOSE_FRAME: u16 = 1006;
 
 impl ConnectionEnd {
-    /// Close code: the server's, a reserved code if it sent none, or the code with which the client answers a
-    /// fault.
+    /// Returns the close code: the server's code, a reserved code if the server sent none, or the code with
+    /// which the client answers a fault.
     pub(crate) fn code(self) -> u16 {
         match self {
             Self::Closed(code) => code.unwrap_or(NO_CODE),
             Self::NoCloseFrame => NO_CLOSE_FRAME,
-            // HTTP statuses are below all close codes.
+            // HTTP statuses are lower than all close codes.
             Self::Status(status) => status,
             Self::Fault(fault) => fault.close_code(),
         }

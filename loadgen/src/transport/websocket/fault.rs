@@ -1,10 +1,11 @@
-//! Protocol errors of a server, and the close code that answers each.
+//! Protocol errors of a server, and the close code with which the client answers each.
 
 use std::fmt;
 
 use strum::IntoStaticStr;
 
-/// Violation of RFC 6455, of the format of event streams or HTTP responses, or of a size limit of the client.
+/// Violation of RFC 6455, of the format of event streams or HTTP responses, or of one of the client's size
+/// limits.
 #[derive(Clone, Copy, Debug, IntoStaticStr, PartialEq, Eq)]
 #[strum(serialize_all = "snake_case")]
 pub enum ProtocolFault {
@@ -20,9 +21,9 @@ pub enum ProtocolFault {
     FragmentedControl,
     /// Section 5.5: a control frame has at most 125 bytes of payload.
     LongControl(u64),
-    /// Section 5.4: a continuation without a message to continue.
+    /// Section 5.4: a continuation frame arrived without a message to continue.
     NothingToContinue,
-    /// Section 5.4: a message begins before the previous one has ended.
+    /// Section 5.4: a message began before the previous one had ended.
     MessageWithinMessage,
     /// Section 5.5.1: the payload of a Close frame is a single byte, too short for a code.
     HalfACloseCode,
@@ -34,14 +35,14 @@ pub enum ProtocolFault {
     NotHttp,
     /// RFC 9112, section 7.1: the head of a chunk is invalid.
     Chunk,
-    /// The response does not follow the protocol spoken over HTTP.
+    /// The response does not follow the protocol carried over HTTP.
     Answer,
-    /// A message would have at least this many bytes.
+    /// A message would have at least this many bytes, which is over the limit.
     TooBig(u64),
 }
 
 impl ProtocolFault {
-    /// Close code that reports this fault to the server.
+    /// Returns the close code that reports this fault to the server.
     pub(crate) fn close_code(self) -> u16 {
         match self {
             Self::NotUtf8 => 1007,
@@ -50,7 +51,7 @@ impl ProtocolFault {
         }
     }
 
-    /// Name under which the fault is counted.
+    /// Returns the name under which the fault is counted.
     pub(crate) fn name(self) -> &'static str {
         self.into()
     }

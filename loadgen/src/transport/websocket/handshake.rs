@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use crate::transport::error::{ConnectError, UpgradeError};
 use crate::transport::http_head::ResponseHead;
 
-/// Section 1.3: suffix of the key in the accept hash.
+/// Section 1.3: suffix that is appended to the key before hashing.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Requests an upgrade to WebSocket at `path` from `host`, with additional header lines. Returns the bytes
@@ -38,7 +38,7 @@ fn request(host: &str, path: &str, headers: &str, key: &str) -> String {
     )
 }
 
-/// Length of the request that [`upgrade`] sends.
+/// Returns the length of the request that [`upgrade`] sends.
 pub(crate) fn request_bytes(host: &str, path: &str, headers: &str) -> usize {
     // A key is 16 bytes in base64.
     request(host, path, headers, &"x".repeat(24)).len()
@@ -75,7 +75,7 @@ mod tests {
     use crate::transport::error::ResponseHeadError;
     use crate::transport::http_head::MAX_HEAD_BYTES;
 
-    /// Upgrades against a peer that answers with these pieces. `{accept}` stands for the right hash.
+    /// Upgrades with a peer that answers with these pieces. `{accept}` stands for the correct hash.
     async fn upgraded(pieces: &[&str]) -> Result<Vec<u8>, ConnectError> {
         let (mut near, far) = duplex(64 * 1024);
         let both =

@@ -50,7 +50,8 @@ pub(super) struct FrameHead {
 }
 
 impl FrameHead {
-    /// Parses a head. `None` while it is incomplete. An error is reported as soon as its bytes have arrived.
+    /// Parses a head. `None` while it is incomplete. Reports an error as soon as the invalid bytes have
+    /// arrived.
     pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, ProtocolFault> {
         let Some(&first) = bytes.first() else { return Ok(None) };
         if first & RESERVED != 0 {

@@ -1,9 +1,8 @@
 //! Client side of RFC 6455.
 //!
-//! This is an implementation of our own, because a load generator has needs that a general-purpose library
-//! does not meet: an idle connection keeps no buffer, answers can be held back, and the exact fault of a
-//! server is known. [`reader`] and [`writer`] handle frames, [`WebSocket`] a stream, and [`upgrade`] the
-//! handshake.
+//! loadgen has its own implementation because a load generator has needs that a general-purpose library does
+//! not meet: an idle connection keeps no buffer, answers can be held back, and the exact fault of a server is
+//! known. [`reader`] and [`writer`] handle frames, [`WebSocket`] a stream, and [`upgrade`] the handshake.
 
 mod end;
 mod fault;

@@ -1,4 +1,4 @@
-//! Parses bytes into messages and control frames. Pure: it touches neither socket nor clock.
+//! Parses bytes into messages and control frames. The code is pure: it uses neither socket nor clock.
 
 use std::borrow::Cow;
 use std::mem;
@@ -6,7 +6,7 @@ use std::mem;
 use super::fault::ProtocolFault;
 use super::head::{FrameHead, Opcode};
 
-/// A message or control frame from the server. Borrows from the input unless it arrived in pieces.
+/// A message or control frame from the server. Borrows from the input unless it arrived in several pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Incoming<'a> {
     Text(Cow<'a, str>),
@@ -52,7 +52,7 @@ impl FrameReader {
     }
 
     /// Consumes bytes from the beginning of `input` up to the end of the item that it returns. `None`: all of
-    /// `input` was consumed, and nothing is complete. After a fault the stream cannot be parsed any further.
+    /// `input` was consumed, and no item is complete. After a fault the stream cannot be parsed any further.
     pub(crate) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolFault> {
         if self.partial.is_none()
             && let Some(whole) = self.next_unfragmented(input)?
@@ -77,7 +77,7 @@ impl FrameReader {
         Ok(None)
     }
 
-    /// Fast path for the usual case: a message that is one complete frame.
+    /// Returns a message that consists of one complete frame. This is the fast path for the usual case.
     fn next_unfragmented<'a>(&self, input: &mut &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolFault> {
         let Some(head) = checked_head(input, 0, self.max_message_bytes)? else { return Ok(None) };
         if !head.is_final || head.opcode == Opcode::Continuation {
@@ -157,8 +157,8 @@ impl PartialInput {
     }
 }
 
-/// Parses the head, if it is complete, and rejects a frame that makes its message too big together with the
-/// fragments before it.
+/// Parses the head, if it is complete. Rejects a frame that, together with the fragments before it, makes its
+/// message too big.
 fn checked_head(bytes: &[u8], buffered: usize, limit: u32) -> Result<Option<FrameHead>, ProtocolFault> {
     let Some(head) = FrameHead::parse(bytes)? else { return Ok(None) };
     let before = if head.opcode == Opcode::Continuation { buffered as u64 } else { 0 };
@@ -166,7 +166,7 @@ fn checked_head(bytes: &[u8], buffered: usize, limit: u32) -> Result<Option<Fram
     if message_bytes > limit.into() { Err(ProtocolFault::TooBig(message_bytes)) } else { Ok(Some(head)) }
 }
 
-/// Length of a frame within the limit, which fits into memory.
+/// Returns the length of a frame within the limit, which fits into memory.
 fn frame_bytes(head: FrameHead) -> usize {
     head.head_bytes + usize::try_from(head.payload_bytes).expect("the limit is a u32")
 }

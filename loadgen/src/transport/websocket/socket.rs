@@ -18,13 +18,13 @@ use crate::transport::read_buffer;
 
 /// Size limit for a message.
 const MAX_MESSAGE_BYTES: u32 = 1 << 20;
-/// While more bytes than this are buffered for writing, nothing is read: a server that does not read the
-/// answers gets no more of them.
+/// Maximum number of bytes buffered for writing. Above this, nothing is read, so a server that does not read
+/// the answers gets no more of them.
 const MAX_UNWRITTEN_BYTES: usize = 64 * 1024;
 
 /// A client's WebSocket, after the handshake.
 ///
-/// An idle socket keeps no buffer: bytes are read into the buffer shared by the thread. Reading also flushes
+/// An idle socket keeps no buffer: bytes are read into the thread's shared buffer. Reading also flushes
 /// buffered writes, answers pings, and answers a Close frame.
 #[derive(Debug)]
 pub(crate) struct WebSocket<S = TcpStream> {
@@ -61,17 +61,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
         socket
     }
 
-    /// From now on nothing is sent: no pongs, no answer to a Close frame, no messages.
+    /// Stops sending: no pongs, no answer to a Close frame, no messages.
     pub(crate) fn mute(&mut self) {
         self.is_mute = true;
     }
 
-    /// From now on pings are only answered by [`Self::send_pong`].
+    /// Disables automatic answers to pings. Only [`Self::send_pong`] answers them.
     pub(crate) fn disable_answers(&mut self) {
         self.answers_pings = false;
     }
 
-    /// Limits the total number of bytes that may be read from now on. `u32::MAX`: unlimited.
+    /// Limits the total number of bytes that may be read from this call on. `u32::MAX`: unlimited.
     pub(crate) fn allow_reading(&mut self, bytes: u32) {
         self.read_allowance = bytes;
     }
@@ -93,7 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
         self.send(Opcode::Close, &code.to_be_bytes()).await
     }
 
-    /// Buffers encoded frames. Reading sends them.
+    /// Buffers frames until the next read or send.
     pub(crate) fn queue(&mut self, frames: &[u8]) {
         self.unwritten().extend_from_slice(frames);
     }
@@ -106,9 +106,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
         poll_fn(|context| self.poll_flush(context)).await
     }
 
-    /// Passes everything that arrives to `on_incoming`, until it breaks or the connection ends. A ping has
-    /// already been answered when it is passed on, unless answers are off. After `Pending`, nothing is lost
-    /// if this is not called again.
+    /// Passes everything that arrives to `on_incoming`, until it breaks or the connection ends. When a ping
+    /// is passed on, it has already been answered, unless automatic answers are disabled. After `Pending`,
+    /// the caller may stop calling without losing data.
     pub(crate) fn poll_each<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -200,11 +200,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
         end
     }
 
-    /// Sends a text without waiting for the kernel to accept it; reading sends the rest.
+    /// Sends a text message without waiting for the kernel to accept it. Reading sends the rest.
     pub(crate) fn poll_send_text(&mut self, context: &mut Context<'_>, text: &str) {
         if self.answers_pings && !self.is_mute {
             write_frame(self.unwritten(), Opcode::Text, text.as_bytes());
-            // An error is reported by the next read.
+            // Ignore an error: the next read reports it.
             let _ = self.poll_flush(context);
         }
     }
@@ -223,7 +223,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
         self.buffers.as_ref().map_or(0, |buffers| buffers.unwritten.len())
     }
 
-    /// Ready when nothing is left to write. Empty buffers are freed.
+    /// Becomes ready when nothing is left to write. Frees empty buffers.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(buffers) = &mut self.buffers else { return Poll::Ready(Ok(())) };
         while !buffers.unwritten.is_empty() {
@@ -242,12 +242,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
 }
 
 impl WebSocket<TcpStream> {
-    /// Closes the connection with a reset, as happens when a process dies with bytes unread.
+    /// Closes the connection with a reset, as happens when a process dies with unread bytes.
     pub(crate) fn reset(self) {
         self.reset_on_drop();
     }
 
-    /// From now on the connection closes with a reset when it is dropped.
+    /// Makes the connection close with a reset when it is dropped.
     pub(crate) fn reset_on_drop(&self) {
         // If the option cannot be set, the socket closes normally.
         let _ = self.stream.set_zero_linger();

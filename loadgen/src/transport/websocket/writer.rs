@@ -1,4 +1,5 @@
-//! Writes a client's frames: unfragmented unless asked for, and masked (RFC 6455 section 5.3).
+//! Writes a client's frames. They are masked (RFC 6455, section 5.3), and unfragmented unless requested
+//! otherwise.
 
 use super::head::Opcode;
 

@@ -1,4 +1,4 @@
-//! The admin listener, which has only `POST /api/publish`.
+//! The admin listener, which supports only `POST /api/publish`.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};

@@ -1,4 +1,4 @@
-//! A client's connection.
+//! The server's side of a client's connection.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::accept::accept;
 
 /// How long a session is kept after its connection has closed.
 const WINDOW: Duration = Duration::from_secs(1);
-/// How long a client may not read.
+/// How long a client may go without reading.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Guard that records when a connection has closed.
@@ -52,7 +52,7 @@ pub(super) async fn serve(stream: TcpStream, shared: &FakeChannelState) -> Resul
         session: format!("s_{session}").into(),
         resume: format!("s_{session}.secret").into(),
         recovered: resume.is_some(),
-        // Always the client's seq, whatever the server sends next.
+        // Always send the client's seq, regardless of what the server sends next.
         seq: resume.map_or(0, |(_, seq)| seq) as u64,
         ping_interval_ms: 60_000,
         pong_timeout_ms: 10_000,

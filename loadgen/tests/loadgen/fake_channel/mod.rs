@@ -1,5 +1,5 @@
-//! A server with one channel. It keeps everything that was published, so a resumed session simply reads on.
-//! On demand it misbehaves towards the session that was opened first.
+//! A server with one channel. It keeps everything that was published, so a resumed session can simply
+//! continue to read. On demand the server misbehaves towards the session that was opened first.
 
 mod admin;
 mod client;
@@ -29,7 +29,7 @@ pub(crate) enum ChannelFault {
     Forget,
     /// Sends everything again to reconnecting clients.
     Repeat,
-    /// Accepts reconnecting clients however late they are.
+    /// Accepts reconnecting clients regardless of how late they are.
     NeverExpire,
     /// Disconnects clients that do not read.
     DisconnectSlow,
@@ -49,7 +49,7 @@ struct FakeChannelState {
     fault: ChannelFault,
     sessions: AtomicUsize,
     acks: AtomicU64,
-    /// When each session lost its connection, by the session's number.
+    /// When each session lost its connection, keyed by session number.
     lost_at: Mutex<HashMap<usize, Instant>>,
     log: watch::Sender<Vec<Arc<str>>>,
     /// Heads of the requests to the admin listener.
@@ -94,7 +94,7 @@ impl FakeChannel {
         self.shared.acks.load(Ordering::Relaxed)
     }
 
-    /// Returns the published data as JSON texts.
+    /// Returns the data of each published message, as JSON.
     pub(crate) fn log(&self) -> Vec<String> {
         self.shared.log.borrow().iter().map(|data| data.to_string()).collect()
     }

@@ -1,4 +1,4 @@
-//! Objects that a session is sent: the log, modified by the misbehaviour.
+//! The objects that a session receives: the log, modified by the misbehaviour.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) fn to_send(session: usize, shared: &FakeChannelState) -> Vec<Object> 
                 objects.extend([message(index), message(index)])
             }
             ChannelFault::Swap(first) if first == index => {
-                // Both are sent when both exist.
+                // Send both once both exist.
                 objects.extend((index + 1 < log.len()).then(|| message(index + 1)));
                 objects.extend((index + 1 < log.len()).then(|| message(index)));
             }

@@ -1,5 +1,5 @@
-//! Uses CPU time, and sends nothing. If attacker and server share a core, this delays the server too, so what
-//! the healthy session measures during this attack is not the server's fault.
+//! Uses CPU time, and sends nothing. If attacker and server share a core, this delays the server too, so any
+//! delay that the healthy session measures during this attack is not the server's fault.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::Attacker;
 
-/// Time between checks whether to stop.
+/// How long to spin before checking whether to stop.
 const SPIN_TIME: Duration = Duration::from_millis(1);
 
 pub(super) async fn run(_: Rc<Attacker>, _: u32) {

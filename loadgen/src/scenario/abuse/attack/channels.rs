@@ -1,9 +1,9 @@
-//! Creates as many channels as it can: publishes or subscribes to new names all the time, and opens a new
+//! Creates as many channels as possible: continuously publishes or subscribes to new names, and opens a new
 //! session when a session may send no more commands.
 //!
-//! The attacker pays 60 bytes per channel, and a connection per hundred. A server has a limit on channels.
-//! When it is reached, the creator of most channels should lose some of them, and a new client should still
-//! be able to create one.
+//! The attack costs 60 bytes per channel, and a connection per hundred channels. A server should limit the
+//! number of channels. When the limit is reached, the creator of the most channels should lose some of them,
+//! and a new client should still be able to create one.
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
-//! Requests event streams. Every other connection requests one with many channels, and closes when it begins;
-//! the others request streams of no channel, a hundred requests at once.
+//! Requests event streams. Every other connection requests a stream with many channels, and closes when the
+//! stream begins; the others request streams without channels, a hundred requests at a time.
 //!
-//! The attacker pays 600 bytes for a session with 50 subscriptions, or 50 bytes for a refused request. A
+//! The attack costs 600 bytes for a session with 50 subscriptions, or 50 bytes for a refused request. A
 //! server should apply its rate limit for commands to these requests.
 
 use std::rc::Rc;

@@ -1,8 +1,8 @@
-//! Keeps a partial message on each connection. Every other connection announces 64 KiB and sends 60 KiB of
-//! them; the others send small fragments, and then one byte per second.
+//! Keeps a partial message pending on each connection. Every other connection announces 64 KiB and sends 60
+//! KiB of them; the others send small fragments, and then one byte per second.
 //!
-//! The attacker pays for each byte that the server holds. They should not take more memory in the server than
-//! was sent, and the server should limit the total size of partial messages.
+//! The attack costs one byte for each byte that the server holds. The server should not need more memory for
+//! a partial message than the bytes it has received, and should limit the total size of partial messages.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
     }
 }
 
-/// Sends one byte per interval. Returns when the connection has ended.
+/// Sends one byte per interval until the connection ends.
 async fn send_single_bytes(attacker: &Attacker, session: &mut AttackSession) {
     let mut frame = Vec::new();
     write_fragment(&mut frame, Opcode::Continuation, b"x");

@@ -1,10 +1,10 @@
 //! Floods the server with frames that are cheap to send: acknowledgements, pongs, pings, and empty fragments
 //! of a message that never ends, as fast as each socket accepts them.
 //!
-//! The attacker pays 6 bytes per frame (23 for an acknowledgement). None of them is a command, so a limit on
-//! commands does not apply. A server should limit the frames that it reads from a connection per second,
-//! without closing the connection (a client may have reasons). It should serve other connections after a few
-//! frames, no matter how many have arrived.
+//! The attack costs 6 bytes per frame (23 for an acknowledgement). The frames are not commands, so a limit on
+//! commands does not apply. A server should limit the number of frames that it reads from a connection per
+//! second, without closing the connection, because a client may have legitimate reasons for sending them. The
+//! server should serve other connections after a few frames, no matter how many have arrived.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use super::Attacker;
 use crate::args::FrameKind;
 use crate::transport::websocket::{Opcode, write_fragment, write_frame};
 
-/// Number of bytes sent at once.
+/// Number of bytes sent at a time.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {

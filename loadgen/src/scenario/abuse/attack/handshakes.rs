@@ -1,8 +1,8 @@
 //! Connects and sends nothing, and reconnects whenever the server closes the connection.
 //!
-//! The attacker pays a socket. A server should limit the number of connections without a session. At the
-//! limit it should close the oldest connection of the client that has most of them, and admit others
-//! meanwhile.
+//! The attack costs the attacker one socket per connection. A server should limit the number of connections
+//! without a session. At the limit, it should close the oldest connection of the client that has the most of
+//! them, and continue to admit other clients.
 
 use std::rc::Rc;
 

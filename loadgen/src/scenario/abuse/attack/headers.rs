@@ -1,8 +1,9 @@
 //! Begins HTTP requests that never end: every other connection sends headers as fast as the server accepts
-//! them, the others one byte per second.
+//! them, the others send one byte per second.
 //!
-//! The attacker pays what it sends. A server should read only some kilobytes of a request's headers (431),
-//! wait only a few seconds for their end (408, or close the connection), and use little memory meanwhile.
+//! The attack costs the bytes that are sent. A server should read only a few kilobytes of a request's headers
+//! (431), wait only a few seconds for their end (408, or close the connection), and use little memory in the
+//! meantime.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::transport::ResponseHead;
 
 const FILLER: &[u8] =
     b"X-Filler: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n";
-/// Number of header lines sent at once.
+/// Number of header lines sent at a time.
 const LINES: usize = 32;
 const BYTE_EVERY: Duration = Duration::from_secs(1);
 
@@ -32,7 +33,7 @@ pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
     }
 }
 
-/// Sends headers. Returns when the server accepts no more.
+/// Sends headers until the server accepts no more.
 async fn send_headers(attacker: &Attacker, mut write: OwnedWriteHalf, index: u32) {
     let host = attacker.url().authority();
     let begin = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n", attacker.url().path_with(""));

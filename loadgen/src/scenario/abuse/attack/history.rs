@@ -1,17 +1,18 @@
-//! Publishes large messages to new channels all the time, and opens a new session when a session may send no
+//! Continuously publishes large messages to new channels, and opens a new session when a session may send no
 //! more commands.
 //!
-//! The attacker pays for every byte that the server keeps. The total size of all logs is limited. When the
-//! limit is reached, the creator of the logs with the most bytes should lose the oldest messages, and the
-//! history of others should stay: see `history_received`.
+//! The attack costs one byte for each byte that the server keeps. A server should limit the total size of all
+//! logs. When the limit is reached, the creator of the logs with the most bytes should lose the oldest
+//! messages, and the history of other channels should stay intact: see `history_received`.
 
 use std::rc::Rc;
 
 use super::{Attacker, BATCH_COMMANDS, CommandBatch};
 
-/// With the rest of the command just below the longest message that a server accepts by default.
+/// Length of the data. With the rest of the command it stays just below the longest message that a server
+/// accepts by default.
 const DATA_BYTES: usize = 60_000;
-/// Channels per session: enough that no channel reaches a limit of its own.
+/// Number of channels per session: enough that no channel reaches its own limit.
 const CHANNELS: u32 = 10;
 
 pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {

@@ -1,5 +1,5 @@
-//! The attacks. Each module defines the behaviour of one connection of the attacker, repeated until the
-//! attack ends.
+//! The attacks. Each module defines what one connection of the attacker does repeatedly until the attack
+//! ends.
 
 mod burn;
 mod channels;
@@ -50,5 +50,5 @@ pub(super) fn worker(attack: Attack) -> ConnectionTask {
     }
 }
 
-/// Number of commands sent at once: the number that a session may send per second by default.
+/// Number of commands sent at a time: as many as a session may send per second by default.
 const BATCH_COMMANDS: u32 = 100;

@@ -1,4 +1,4 @@
-//! Does nothing: shows what the healthy session measures without an attack.
+//! Does nothing, to show what the healthy session measures without an attack.
 
 use std::future::pending;
 use std::rc::Rc;

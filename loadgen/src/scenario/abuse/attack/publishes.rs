@@ -1,8 +1,8 @@
-//! Publishes far more than a session may. Every other connection continues regardless of the replies; the
-//! others resume the same session again and again, and send a hundred publishes at once each time.
+//! Publishes far more than a session is allowed to. Every other connection keeps publishing regardless of the
+//! replies; the others resume the same session again and again, and send a hundred publishes each time.
 //!
-//! The attacker pays 60 bytes per publish. A server should count the commands of a session over all its
-//! connections, refuse those above the limit cheaply, and close a client that continues.
+//! The attack costs 60 bytes per publish. A server should count the commands of a session over all its
+//! connections, refuse the ones above the limit cheaply, and close a client that does not stop.
 
 use std::rc::Rc;
 

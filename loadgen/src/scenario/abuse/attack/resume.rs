@@ -1,8 +1,9 @@
-//! Resumes its own sessions in ways that a client never would. Every other connection resumes from a message
-//! that was never sent, and keeps both connections; the others take over their own session again and again.
+//! Resumes its own sessions in ways that a client never would. Half of the attackers resume from a message
+//! that was never sent, and keep the old connection open; the others take over their own session again and
+//! again.
 //!
-//! The attacker pays connections. A server that answers the former with a new session must not count both
-//! under one permit: if `open_peak` is far beyond its limit of connections, it does. (A connection that is
+//! The attack costs connections. In the first case, the server opens a new session. If `open_peak` is far
+//! above its connection limit, it wrongly counts both connections under one permit. (A connection that is
 //! being replaced counts until it is closed.)
 
 use std::rc::Rc;
@@ -29,12 +30,12 @@ async fn resume_ahead(attacker: &Attacker) -> ! {
         let Some(second) = attacker.open(Some(&ticket)).await else { continue };
         count_greeting(attacker, &second);
         let both = async { tokio::join!(keep_until_end(attacker, first), keep_until_end(attacker, second)) };
-        // Usually ends by the timeout: neither connection receives anything.
+        // This usually ends with the timeout: neither connection receives anything.
         let _ = timeout(KEEP_TIME, both).await;
     }
 }
 
-/// Drops a session as soon as it has ended.
+/// Reads until the session has ended, and then drops it.
 async fn keep_until_end(attacker: &Attacker, mut session: AttackSession) {
     attacker.read_to_end(&mut session).await;
 }
@@ -43,7 +44,7 @@ async fn take_over(attacker: &Attacker) -> ! {
     let mut held: Option<AttackSession> = None;
     loop {
         let ticket = held.as_ref().map(|held| held.greeting.ticket.clone());
-        // The previous connection is kept until the next one is open.
+        // Keep the previous connection until the next one is open.
         held = attacker.open(ticket.as_ref()).await;
         if let Some(session) = &held {
             count_greeting(attacker, session);

@@ -1,9 +1,9 @@
 //! Subscribes to a busy channel and reads nothing, so everything is queued in the server. The first
 //! connection publishes to the channel.
 //!
-//! The attacker pays once for each message, however many subscribers do not read it. A server should limit
-//! the queue of each client, including the kernel's send buffer, and close a client that reads nothing for
-//! some seconds.
+//! The attack costs one message for each published message, regardless of the number of subscribers that do
+//! not read it. A server should limit the queue of each client, including the kernel's send buffer, and close
+//! a client that reads nothing for several seconds.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::{Attacker, CommandBatch};
 
 const DATA_BYTES: usize = 60_000;
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
-/// Receive buffer of the attacker's own kernel, which doubles this value.
+/// Receive buffer of the attacker's kernel, which doubles this value.
 const RECEIVE_BUFFER_BYTES: u32 = 4 * 1024;
-/// How long a connection is kept, although the server may have closed it: the attacker does not read, so it
+/// How long a connection is kept, even if the server closes it earlier: the attacker does not read, so it
 /// cannot notice.
 const KEEP_TIME: Duration = Duration::from_secs(30);
 
@@ -46,7 +46,7 @@ async fn subscribe(attacker: &Attacker) -> ! {
         let Some(mut session) = attacker.open_with(None, Some(RECEIVE_BUFFER_BYTES)).await else { continue };
         if attacker.send_batch(&mut session, &batch).await {
             session.connection.allow_reading(0);
-            // This ends early only if data that was queued before cannot be written.
+            // This ends early only if queued data cannot be written.
             let _ = timeout(KEEP_TIME, attacker.read_to_end(&mut session)).await;
         } else {
             sleep(PUBLISH_EVERY).await;

@@ -1,9 +1,9 @@
-//! Opens sessions and disconnects right after the hello, so each of them waits for a client that never
+//! Opens sessions and disconnects right after the hello, so that each session waits for a client that never
 //! returns.
 //!
-//! The attacker pays one connection per session, and keeps none. A server keeps a session for its reconnect
-//! window, so it should have a limit on sessions. When it is reached, the client with most suspended sessions
-//! should lose one, and no other client.
+//! The attack costs one connection per session, which is closed immediately. A server keeps a session for its
+//! reconnect window, so it should limit the number of sessions. When the limit is reached, only the client
+//! with the most suspended sessions should lose one.
 
 use std::rc::Rc;
 

@@ -1,9 +1,9 @@
 //! Connects with tokens that have random signatures, for ES256, RS256 and HS256 in turn, as fast as the
 //! server rejects them.
 //!
-//! The attacker pays a connection and some random bytes; verifying a signature costs the server up to a
-//! thousand times as much. It should verify at most one per connection, and none from an address that has
-//! sent many invalid ones. Against a server without keys this attack has no effect.
+//! The attack costs a connection and some random bytes; verifying a signature costs the server up to a
+//! thousand times as much. A server should verify at most one token per connection, and none from an address
+//! that has sent many invalid ones. Against a server without keys this attack has no effect.
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -42,7 +42,7 @@ async fn present_token(
     let rest = upgrade(&mut stream, host, &path, headers).await?;
     let mut socket = WebSocket::new(stream, rest);
     let mut on_incoming = |incoming: Incoming<'_>| match incoming {
-        // The server sends a goaway with the time for a retry, and then closes with the reason.
+        // Skip the goaway that tells the client when to retry. The Close frame that follows gives the reason.
         Incoming::Text(text) if is_goaway(&text) => ControlFlow::Continue(()),
         _ => ControlFlow::Break(()),
     };

@@ -1,7 +1,7 @@
-//! The healthy session beside the attacker: publishes to its own channel at a steady rate, and receives what
-//! it published.
+//! The healthy session that is measured during an attack. It publishes to its own channel at a steady rate,
+//! and receives what it published.
 //!
-//! If the server has no channels, it sends pings, and receives pongs.
+//! If the server has no channels, the session sends pings and receives pongs instead.
 
 mod protocol;
 
@@ -24,13 +24,13 @@ use crate::scenario::channel::{Arrival, Ledger};
 use crate::transport::Sources;
 use crate::transport::websocket::ConnectionEnd;
 
-/// Index of the source address 127.0.0.2, if the server is on loopback.
+/// Index of the source address 127.0.0.2, used if the server is on loopback.
 const HEALTHY_ADDRESS: u8 = 1;
 /// How long to wait for missing messages at the end.
 const GRACE: Duration = Duration::from_secs(5);
 /// Delay between attempts to reconnect.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// Number of messages that the history of a channel holds at least, by default.
+/// Minimum number of messages in the history of a channel, by default.
 const MIN_HISTORY: u64 = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount)]
@@ -56,9 +56,9 @@ pub(super) struct Healthy {
     not_recovered: Counter,
     ends: ConnectionEnds,
     latencies: [Latency; TrialStage::COUNT],
-    /// Instants at which the stages began.
+    /// When each stage began.
     stages: RefCell<Vec<Instant>>,
-    /// Instant at which sending stopped.
+    /// When sending stopped.
     finished_at: Cell<Option<Instant>>,
     position: RefCell<Option<HealthyPosition>>,
 }
@@ -92,7 +92,7 @@ pub(super) struct HealthyOutcome {
     ends: EndsOutcome,
 }
 
-/// Creates a dialer that connects from this one of the loopback addresses.
+/// Creates a dialer that connects from the loopback address with this index.
 pub(super) fn dialer(setup: &Setup, address: u8) -> Dialer {
     let sources = Sources::new(setup.dialer.server(), address..address + 1);
     Dialer::new(setup.load.server.dial_options(), sources, setup.recorder.traffic())
@@ -103,7 +103,7 @@ struct HealthyState {
     dialer: Dialer,
     protocol: HealthyProtocol,
     ticket: Ticket,
-    /// Number of the next message, and the instant at which the first one was due.
+    /// Number of the next message.
     next: u32,
     first_due: Instant,
     pending: Vec<PendingMessage>,
@@ -151,7 +151,8 @@ impl Healthy {
         &self.channel
     }
 
-    /// Position before the last messages that must still be in the channel's history, and their number.
+    /// Returns the position before the last messages that must still be in the channel's history, and the
+    /// number of those messages.
     pub(super) fn history(&self) -> Option<(HealthyPosition, u64)> {
         let HealthyPosition { epoch, offset: last } = self.position.borrow().clone()?;
         let expected = last.min(MIN_HISTORY);
@@ -163,7 +164,7 @@ impl Healthy {
         self.stages.borrow_mut().push(Instant::now());
     }
 
-    /// Latencies of the stage in which a message was due.
+    /// Returns the latencies of the stage in which a message was due.
     fn latency(&self, due: Instant) -> &Latency {
         let stages = self.stages.borrow();
         let begun = stages.iter().skip(1).filter(|start| **start <= due).count();
@@ -175,7 +176,7 @@ impl Healthy {
         self.finished_at.set(Some(Instant::now()));
     }
 
-    /// Opens the session. `None` if the server does not admit it; the failure is recorded.
+    /// Opens the session. `None` if the server does not admit it, in which case the failure is recorded.
     pub(super) async fn open(&self, setup: &Setup) -> Option<HealthySession> {
         let dialer = dialer(setup, HEALTHY_ADDRESS);
         let protocol = HealthyProtocol::new(setup.load.server.target, &self.channel);
@@ -202,7 +203,7 @@ impl Healthy {
         }
     }
 
-    /// Opens a connection. Subscribes if the session is new.
+    /// Opens a connection, and subscribes if the session is new.
     async fn connect(
         &self,
         state: &mut HealthyState,
@@ -234,8 +235,8 @@ impl Healthy {
         Ok((connection, greeting))
     }
 
-    /// Publishes and receives, and reconnects whenever it is disconnected, until everything has arrived after
-    /// the end, or the time is up.
+    /// Publishes and receives, and reconnects after each disconnect. Returns when sending has stopped and
+    /// everything has arrived, or when the time is up.
     pub(super) async fn run(self: Rc<Self>, setup: &Setup, session: HealthySession) {
         let HealthySession { mut connection, mut state } = session;
         while let Err(end) = self.publish_and_receive(&mut connection, &mut state, setup.load.rate).await {
@@ -257,7 +258,7 @@ impl Healthy {
         }
     }
 
-    /// Reconnects. `None` if the time was up before it succeeded.
+    /// Reconnects. `None` if the time is up before an attempt succeeds.
     async fn reconnect(&self, state: &mut HealthyState, setup: &Setup) -> Option<ClientConnection> {
         while !self.is_time_up() {
             let ticket = Some(state.ticket.clone()).filter(|ticket| !ticket.token.is_empty());
@@ -302,7 +303,7 @@ impl Healthy {
         }
     }
 
-    /// Queues a message. Listening sends the bytes that cannot be sent at once.
+    /// Queues a message. Bytes that cannot be sent immediately are sent while the session listens.
     fn send(&self, connection: &mut ClientConnection, state: &mut HealthyState, due: Instant) {
         let number = state.next;
         connection.queue(&state.protocol.encode_message(number));

@@ -1,4 +1,4 @@
-//! Encodes the messages of the healthy session, and decodes the answers.
+//! Encodes the messages of the healthy session, and decodes the server's answers.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,7 +14,7 @@ const FIRST_MESSAGE: u64 = 2;
 
 #[derive(Debug)]
 pub(super) enum HealthyProtocol {
-    /// Publishes to a channel to which it subscribes.
+    /// Publishes messages, and receives them as a subscriber of the same channel.
     Channel { quoted: String, reader: ChannelReader },
     /// Sends pings.
     Pings,

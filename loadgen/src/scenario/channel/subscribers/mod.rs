@@ -29,7 +29,7 @@ pub(crate) struct SubscriberGroup {
     rounds: RefCell<Vec<Rc<PublishRound>>>,
     pub(crate) connected: Counter,
     pub(crate) subscribed: Counter,
-    /// Messages that the server confirmed to the publisher.
+    /// Number of messages that the server confirmed to the publisher.
     pub(crate) published: Counter,
     tally: Rc<Tally>,
     connects: Rc<Connects>,
@@ -53,7 +53,7 @@ impl SubscriberGroup {
         }
     }
 
-    /// Creates the subscribers of another channel, which share all counters with these.
+    /// Creates the subscribers of another channel. They share all counters with this group.
     pub(crate) fn in_another_channel(&self, channel: String) -> Self {
         Self {
             reader: ChannelReader::of(self.options.server.target, &channel),
@@ -74,7 +74,7 @@ impl SubscriberGroup {
         self.rounds.replace(rounds);
     }
 
-    /// A number that changes with everything that arrives, and with every confirmed message.
+    /// Returns a number that changes with everything that arrives and every confirmed message.
     pub(crate) fn progress(&self) -> u64 {
         self.tally.arrivals() + self.published.get()
     }
@@ -95,7 +95,7 @@ impl SubscriberGroup {
         ]
     }
 
-    /// Part of the outcome about connections and messages.
+    /// Returns the part of the outcome that covers connections and messages.
     pub(crate) fn outcome(&self, setup: &Setup) -> SubscribersOutcome {
         SubscribersOutcome {
             connected: self.connected.get(),
@@ -106,7 +106,7 @@ impl SubscriberGroup {
         }
     }
 
-    /// Part of the outcome that every scenario has for its connections.
+    /// Returns the part of the outcome that every scenario has for its connections.
     pub(crate) fn connections(&self) -> ConnectionsOutcome {
         ConnectionsOutcome {
             unexpected_closes: self.answering.unexpected_closes.get(),
@@ -117,7 +117,7 @@ impl SubscriberGroup {
     }
 }
 
-/// Beginning of an outcome.
+/// First fields of an outcome.
 #[derive(Serialize)]
 pub(crate) struct SubscribersOutcome {
     connected: u64,
@@ -128,7 +128,7 @@ pub(crate) struct SubscribersOutcome {
     tally: TallyOutcome,
 }
 
-/// End of an outcome.
+/// Last fields of an outcome.
 #[derive(Serialize)]
 pub(crate) struct ConnectionsOutcome {
     unexpected_closes: u64,

@@ -21,16 +21,17 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// Work that a scenario does while messages are published.
 pub(crate) struct ConcurrentWork<'a> {
-    /// Instant at which its last step is due.
+    /// When the last step of the work is due.
     pub(crate) last_due: Instant,
-    /// A number that changes while the work makes progress.
+    /// Returns a number that changes while the work makes progress.
     pub(crate) progress: &'a dyn Fn() -> u64,
     pub(crate) is_done: &'a dyn Fn() -> bool,
 }
 
 impl SubscriberGroup {
     /// Publishes all messages of a schedule. Returns when everything has arrived, or when nothing has arrived
-    /// for the grace period. `others` is called once the schedule is known; its future runs concurrently.
+    /// for the grace period. `others` is called once the schedule is known; the future that it returns runs
+    /// concurrently.
     pub(crate) async fn publish_and_wait<'a, F: Future<Output = ()>>(
         &self,
         setup: &Rc<Setup>,
@@ -57,7 +58,7 @@ impl SubscriberGroup {
                 self.wait_for_end(round, schedule, &others).await;
             }
         }
-        // The next round must not count this one again.
+        // Remove the round, so that the next round does not count it again.
         self.rounds.take();
         self.tally.add(round);
     }

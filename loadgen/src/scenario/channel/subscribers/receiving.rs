@@ -11,7 +11,7 @@ use crate::scenario::channel::subscriber::Subscriber;
 use crate::transport::websocket::ConnectionEnd;
 
 impl SubscriberGroup {
-    /// Reads until the server ends the connection. Can be dropped and called again.
+    /// Reads until the server ends the connection. The future can be dropped and the method called again.
     pub(crate) async fn listen(
         &self,
         round: &PublishRound,
@@ -63,7 +63,7 @@ impl SubscriberGroup {
                 }
                 return;
             }
-            // It may be a message or a gap, so apply the rule that holds for both.
+            // The object may be a message or a gap, so apply the rule that holds for both.
             Received::OtherChannel { seq } => (seq, subscriber.numbering.gap(seq)),
             Received::Goaway { retry } => {
                 subscriber.retry = Some(retry);
@@ -89,7 +89,7 @@ impl SubscriberGroup {
         }
     }
 
-    /// Checks the hello of a resumed session, which must have the seq with which the client resumed.
+    /// Checks the hello of a resumed session: its seq must be the one from which the client resumed.
     pub(crate) fn check_greeting(&self, subscriber: &Subscriber, greeting: &Greeting) {
         if greeting.ticket.seq != subscriber.ticket.seq {
             self.tally.misnumbered();

@@ -13,11 +13,11 @@ use crate::client::{ClientFailure, kind_of_end};
 use crate::scenario::channel::round::PublishRound;
 use crate::scenario::{Attempt, ConnectSchedule, OpenedConnection, Setup, open_all};
 
-/// How often to check whether all subscriptions were answered.
+/// How often to check whether all subscriptions have been answered.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 impl SubscriberGroup {
-    /// Connects all clients, and waits until all those that `on_open` subscribes have been answered.
+    /// Connects all clients, and waits until every subscription that `on_open` starts has been answered.
     pub(crate) async fn connect_all(
         &self,
         setup: &Rc<Setup>,
@@ -27,7 +27,7 @@ impl SubscriberGroup {
         self.connect_all_with(setup, round, |attempt| attempt, on_open).await;
     }
 
-    /// Like [`Self::connect_all`]; `adapt` changes how individual clients connect.
+    /// Like [`Self::connect_all`], but `adapt` changes how individual clients connect.
     pub(crate) async fn connect_all_with(
         &self,
         setup: &Rc<Setup>,

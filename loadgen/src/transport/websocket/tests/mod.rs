@@ -7,7 +7,7 @@ use super::reader::{FrameReader, Incoming};
 
 const LIMIT: u32 = 100_000;
 
-/// Reads everything in these pieces, and the fault that ends the stream, if any.
+/// Reads everything in these pieces. Returns the items, and the fault that ends the stream, if any.
 fn read(pieces: &[&[u8]]) -> (Vec<Incoming<'static>>, Option<ProtocolFault>) {
     let mut reader = FrameReader::new(LIMIT);
     let mut all = Vec::new();
@@ -34,7 +34,7 @@ fn owned(incoming: Incoming<'_>) -> Incoming<'static> {
     }
 }
 
-/// A server's frame whose length is encoded in `form` extended bytes: 0, 2 or 8.
+/// Returns a server's frame whose length is encoded in `form` extended bytes: 0, 2 or 8.
 fn frame_in_form(first: u8, payload: &[u8], form: usize) -> Vec<u8> {
     let length = (payload.len() as u64).to_be_bytes();
     let mut frame = vec![first];
@@ -48,7 +48,7 @@ fn frame_in_form(first: u8, payload: &[u8], form: usize) -> Vec<u8> {
     frame
 }
 
-/// A server's frame, with its length in the shortest form.
+/// Returns a server's frame whose length is in the shortest form.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let form = match payload.len() {
         0..=125 => 0,

@@ -1,6 +1,6 @@
 //! Tests with random streams, split at random, and with random bytes.
 //!
-//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
+//! `ENCKE_SEED=<n>` runs one seed. Without it, a fixed range of seeds and one fresh seed are used.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -18,7 +18,7 @@ fn with_seeds(count: u64, test: fn(&mut SmallRng)) {
     }
 }
 
-/// Bytes of a valid stream, and its contents.
+/// Returns the bytes of a valid stream, and the items that it contains.
 fn good_stream(rng: &mut SmallRng) -> (Vec<u8>, Vec<Incoming<'static>>) {
     let (mut bytes, mut all) = (Vec::new(), Vec::new());
     for _ in 0..rng.random_range(1..20) {

@@ -18,7 +18,8 @@ impl WebSocket<DuplexStream> {
     }
 }
 
-/// First byte and payload of a short frame from the client, and the bytes that follow it.
+/// Returns the first byte and the payload of a short frame from the client, and the bytes that follow the
+/// frame.
 fn unmasked(frame: &[u8]) -> (u8, Vec<u8>, &[u8]) {
     let length = usize::from(frame[1] & 0x7F);
     let (key, payload) = frame[2..6 + length].split_at(4);
@@ -110,7 +111,7 @@ async fn ends_are_distinguished() {
     }
 }
 
-/// A server that pings without reading gets no more answers than fit into the buffer.
+/// Tests a server that pings without reading: it gets no more answers than fit into the buffer.
 #[tokio::test]
 async fn unread_answers_do_not_pile_up() {
     let (near, mut far) = duplex(1024);
@@ -122,7 +123,7 @@ async fn unread_answers_do_not_pile_up() {
         }
     };
     let listen = socket.each(|_| ControlFlow::<()>::Continue(()));
-    // In an in-memory stream, nothing happens any more once the client stops reading.
+    // In an in-memory stream, nothing more happens once the client stops reading.
     let long_enough = async {
         for _ in 0..10_000 {
             tokio::task::yield_now().await;
