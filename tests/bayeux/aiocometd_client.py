@@ -61,14 +61,14 @@ async def execute(client: Client, name: str, argument: object) -> None:
         else:
             await getattr(client, name)(argument)
     except AiocometdException as error:
-        # The server's refusal was already printed.
+        # The server's error reply was already printed.
         emit(failed=repr(error))
 
 
 def read_commands(loop: asyncio.AbstractEventLoop, commands: "asyncio.Queue[dict]") -> None:
     for line in sys.stdin:
         loop.call_soon_threadsafe(commands.put_nowait, json.loads(line))
-    # Leaves without sending a disconnect.
+    # Leave without sending a disconnect.
     os._exit(0)
 
 
@@ -79,7 +79,7 @@ async def main(url: str, options: dict) -> None:
     client = Client(
         url,
         ConnectionType(transport) if transport else None,
-        # Waits until the connection is restored, without a limit.
+        # Wait without a limit until the connection is restored.
         connection_timeout=None,
         extensions=[Printer()],
     )

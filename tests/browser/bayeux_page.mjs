@@ -80,7 +80,7 @@ async function load(page, tab) {
 
 const pages = await openTabs(address, tabs.length);
 for (const [index, page] of pages.entries()) {
-  // Serves the packages from the page's origin, as a web server beside Encke would.
+  // Serve the packages from the page's origin, as a web server next to Encke would.
   await page.route("**/packages/**", (route) =>
     route.fulfill({ path: packages + new URL(route.request().url()).pathname.slice("/packages".length) }),
   );

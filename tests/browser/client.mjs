@@ -1,9 +1,10 @@
 // node client.mjs WHERE ADDRESS BASE OPTIONS
 //
 // Runs the client of server/client in `node`, or in a `page` of the server at ADDRESS, which imports the
-// client from there. It connects to BASE. OPTIONS is a JSON object: the options of `connect`, and
+// client from there. The client connects to BASE. OPTIONS is a JSON object with the options of `connect`, and
 //
-// - `tokens`: each connection uses the next token, and then the last one (null: a token that never arrives);
+// - `tokens`: each connection uses the next token, and finally the last one (null: a token that never
+//   arrives);
 // - `ws`: in node, use the WebSocket of npm's `ws`;
 // - `tabs`: the number of clients.
 //

@@ -1,13 +1,13 @@
 // node client_alone.mjs
 //
 // Tests rules of the client that depend on server behaviour which is rare or hard to time, with a fake
-// WebSocket. Prints the number of rules, and each rule that holds.
+// WebSocket. Prints the number of rules, and the name of each rule that holds.
 
 import assert from "node:assert/strict";
 import { connect } from "../../server/client/encke.js";
 import { emit } from "./test.mjs";
 
-/** A fake WebSocket. `all` lists those that the client has opened, the newest last. */
+/** A fake WebSocket. `all` lists the sockets that the client has opened, the newest last. */
 class Socket {
   static all = [];
   sent = [];

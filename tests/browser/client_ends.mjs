@@ -1,7 +1,7 @@
 // node client_ends.mjs BASE TRANSPORTS
 //
 // Connects, publishes and closes. Node then exits, because nothing keeps its event loop alive, and the script
-// prints the client's state. Standard input is not read.
+// prints the client's state. Does not read standard input.
 
 import { WebSocket } from "ws";
 import { connect } from "../../server/client/encke.js";

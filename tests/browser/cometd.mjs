@@ -2,8 +2,8 @@
 //
 // Runs CometD's client outside a browser. OPTIONS is a JSON object: "transport" ("long-polling" or
 // "websocket"; by default the client chooses), "subscribe" (channels to subscribe to after the first
-// handshake), "ack" (whether to use the extension), and options of `configure`. For output and commands see
-// bayeux_script.mjs.
+// handshake), "ack" (whether to use the acknowledgement extension), and options of `configure`. For output
+// and commands see bayeux_script.mjs.
 
 import { adapt } from "cometd-nodejs-client";
 import { obey, emitIncoming } from "./bayeux_script.mjs";
@@ -20,7 +20,7 @@ if (transport) cometd.getTransportTypes().filter((type) => type !== transport).f
 if (ack) cometd.registerExtension("ack", new AckExtension());
 cometd.registerExtension("print", { incoming: emitIncoming });
 
-// A handshake discards all subscriptions, so the page subscribes again.
+// Resubscribe after each handshake, which discards all subscriptions.
 const subscriptions = new Map(subscribe.map((channel) => [channel, undefined]));
 const subscribeTo = (by) => subscriptions.set(by, cometd.subscribe(by, ({ channel, data }) => emit({ message: { channel, data, by } })));
 cometd.addListener("/meta/handshake", ({ successful }) => {

@@ -1,7 +1,7 @@
 // node dashboard.mjs URL
 //
 // Opens the dashboard at URL in Chromium. Each line on standard input is a command, {"KIND":[ARGUMENT...]};
-// its result is printed as {"done":VALUE} or {"failed":TEXT}. Anything that the dashboard must not do is
+// its result is printed as {"done":VALUE} or {"failed":TEXT}. Everything that the dashboard must not do is
 // printed as {"fault":TEXT}: errors, dialogs, requests to other origins, and violations of its
 // Content-Security-Policy.
 
@@ -52,7 +52,7 @@ const commands = {
     await page.setViewportSize({ width, height });
     await page.emulateMedia(media);
   },
-  // Texts of the visible elements.
+  // Returns the texts of the visible elements.
   texts: (selector) => page.locator(selector).filter({ visible: true }).allTextContents(),
   count: (selector) => page.locator(selector).count(),
   attribute: (selector, name) => page.locator(selector).first().getAttribute(name),
@@ -63,7 +63,7 @@ const commands = {
   press: (key) => page.keyboard.press(key),
   type: (text) => page.keyboard.type(text),
   focused: () => page.evaluate(() => document.activeElement?.textContent || document.activeElement?.id),
-  // Whether the page keeps a text anywhere. Text being typed counts too.
+  // Returns whether the page keeps a text anywhere. Text being typed counts, too.
   kept: (text) =>
     page.evaluate((text) => {
       const stores = [localStorage, sessionStorage].map((store) => JSON.stringify(store));
@@ -72,13 +72,13 @@ const commands = {
         place.includes(text),
       );
     }, text),
-  // From now on, fulfills this request instead of the server; status 0 aborts it.
+  // From now on, responds to this request instead of the server; status 0 aborts it.
   answer: (method, path, status, error) =>
     page.route(`${url}${path}`, (route) => {
       if (route.request().method() !== method) return route.fallback();
       return status === 0 ? route.abort() : route.fulfill({ status, json: { error } });
     }),
-  // Width of the page, and width of the window.
+  // Returns the widths of the page and of the window.
   widths: () => page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]),
   axe: async () => {
     await page.evaluate(axe.source);

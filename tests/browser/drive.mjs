@@ -1,5 +1,5 @@
-// Connects a client that prints all its events. Returns a function that calls the client's methods. This
-// function runs in node and in pages; for pages, its source text is evaluated there.
+// Connects a client that prints all its events. Returns a function that calls the client's methods. `drive`
+// runs in node and in pages, where its source text is evaluated.
 
 export function drive(connect, base, { tokens, ...options }, emit) {
   const now = () => ({ at_ms: performance.now() });

@@ -1,6 +1,6 @@
 // node event_source.mjs ADDRESS CHANNELS
 //
-// Runs the EventSource of npm's `eventsource`. Prints what it receives, and `readyState` at each error.
+// Runs the EventSource of npm's `eventsource`. Prints the objects received, and `readyState` at each error.
 
 import { EventSource } from "eventsource";
 import { emit, untilTestEnds } from "./test.mjs";

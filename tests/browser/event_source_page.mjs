@@ -1,6 +1,6 @@
 // node event_source_page.mjs ADDRESS CHANNELS
 //
-// Runs Chromium's EventSource. Prints what it receives, and `readyState` at each error.
+// Runs Chromium's EventSource. Prints the objects received, and `readyState` at each error.
 
 import { openPage } from "./page.mjs";
 

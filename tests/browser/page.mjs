@@ -8,7 +8,7 @@ export async function openPage(address) {
   return page;
 }
 
-// Opens tabs of one browser. They share its cookies.
+// Opens tabs of one browser, which share its cookies.
 export async function openTabs(address, count) {
   // Chromium's sandbox does not work as root.
   const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", chromiumSandbox: false });
@@ -20,7 +20,7 @@ export async function openTabs(address, count) {
       throw error;
     });
     await page.exposeFunction("emit", emit);
-    // A page is loaded even if the server responds with 404 to this path.
+    // The page loads even if the server responds to this path with 404.
     await page.goto(`http://${address}/`);
     return page;
   };

@@ -6,7 +6,8 @@ import * as zlib from "node:zlib";
 const SIGNATURE = Buffer.from("89504e470d0a1a0a", "hex");
 const COLOURS = 256;
 
-// `png` must be as Chromium writes it: 8 bits per channel, RGB, or RGBA without transparency.
+// Converts a PNG file. `png` must have the format that Chromium writes: 8 bits per channel, RGB, or RGBA
+// without transparency.
 export function withPalette(png) {
   const { width, height, pixels } = decode(png);
   const { palette, indexOf } = choosePalette(pixels);
@@ -33,7 +34,7 @@ function chunk(type, data) {
   return Buffer.concat([length, body, check]);
 }
 
-// Decodes each pixel to a number, 0xRRGGBB.
+// Decodes each pixel into a number, 0xRRGGBB.
 function decode(png) {
   const data = [];
   let width, height, channels;
@@ -75,14 +76,14 @@ function paeth(left, up, corner) {
   return toUp <= toCorner ? up : corner;
 }
 
-// Chooses the most frequent colours. All other colours map to the nearest of these.
+// Chooses the most frequent colours for the palette. All other colours map to the nearest of these.
 function choosePalette(pixels) {
   const counts = new Map();
   for (const pixel of pixels) counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
   const parts = (pixel) => [pixel >> 16, (pixel >> 8) & 255, pixel & 255];
   const common = [...counts].sort(([, one], [, other]) => other - one).map(([pixel]) => pixel);
-  // The first half of the palette is the most frequent colours. The second half skips colours that are close
-  // to one in the palette.
+  // Fill the first half of the palette with the most frequent colours. In the second half, skip colours that
+  // are close to one in the palette.
   const palette = common.slice(0, COLOURS / 2).map(parts);
   const distance = (one, other) => one.reduce((sum, part, index) => sum + (part - other[index]) ** 2, 0);
   for (const pixel of common.slice(COLOURS / 2)) {

@@ -1,7 +1,7 @@
 // node report.mjs FILE
 //
-// Opens a page written by loadgen in light and dark mode, wide and narrow. Prints its requests to elsewhere
-// and its console messages as faults, and measures of the legibility of each view.
+// Opens a page written by loadgen in light and dark mode, wide and narrow. Prints its requests to other URLs
+// and its console messages as faults, and for each view the results of legibility checks.
 
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
@@ -39,7 +39,7 @@ function inspect() {
     lineContrast: Math.min(...plots.flatMap((plot) => marks(plot).map((mark) => contrast(mark, "color")))),
   };
 
-  /** Pairs of overlapping texts in a plot. */
+  /** Returns pairs of overlapping texts in a plot. */
   function overlaps(plot) {
     const boxes = [...plot.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
     const touch = (one, other) =>
@@ -48,14 +48,14 @@ function inspect() {
       boxes.slice(index + 1).filter(([, other]) => touch(box, other)).map(([other]) => [text, other]));
   }
 
-  /** Texts of a plot that extend beyond its card. */
+  /** Returns the texts of a plot that extend beyond its card. */
   function outside(plot) {
     const card = plot.closest("figure").getBoundingClientRect();
     const texts = [...plot.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
     return texts.filter(([, box]) => box.left < card.left || box.right > card.right).map(([text]) => text);
   }
 
-  /** WCAG contrast ratio of a colour and the card behind it. */
+  /** Returns the WCAG contrast ratio between a colour and the card behind it. */
   function contrast(element, property) {
     const luminances = [getComputedStyle(element)[property], getComputedStyle(element.closest("figure")).backgroundColor]
       .map((colour) => colour.match(/[\d.]+/g).slice(0, 3).map((part) => linear(part / 255)))

@@ -1,8 +1,8 @@
 // node servers.mjs PING_INTERVAL_MS PING_TIMEOUT_MS WINDOW_MS HOLD_MS
 //
 // Runs three servers from npm with these timeouts: Socket.IO, a WebSocket server that pings, and Faye, which
-// holds polls. Prints their ports. Socket.IO sends each client an event on connect, and one to all clients
-// every 100 ms.
+// holds polls. Prints their ports. Socket.IO sends an event to each client that connects, and one to all
+// clients every 100 ms.
 
 import { createServer } from "node:http";
 import faye from "faye";
@@ -30,7 +30,7 @@ plain.on("connection", (socket) => {
     timer = setTimeout(ping, pingInterval);
   });
   socket.on("close", () => clearTimeout(timer));
-  socket.on("error", () => {}); // A client that disconnects is no error.
+  socket.on("error", () => {}); // A client may disconnect.
   ping();
 });
 

@@ -9,7 +9,7 @@ import { emit, untilTestEnds } from "./test.mjs";
 
 const [address, ...channels] = process.argv.slice(2);
 
-// Like in a browser, an error reveals nothing, and does not need a listener.
+// As in a browser, an error reveals nothing and needs no listener.
 class PageWebSocket extends WebSocket {
   constructor(url) {
     super(url);

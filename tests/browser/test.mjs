@@ -1,5 +1,5 @@
-// The test that runs a script reads one JSON object per line from it. The script exits when its standard
-// input is closed.
+// Communication with the test that runs a script. The test reads one JSON object per line from the script's
+// standard output. The script exits when its standard input is closed.
 
 export function emit(object) {
   console.log(JSON.stringify(object));

@@ -6,8 +6,10 @@ It signs users in and serves the page. Encke calls it to authenticate clients, f
 import base64
 import hmac
 import json
+import os
 import pathlib
 import re
+import signal
 import sqlite3
 import threading
 import time
@@ -29,13 +31,13 @@ def sign(*parts):
 
 
 def verify(kind, signed):
-    """The arguments of sign(kind, ...) after the kind, or None if the signature is invalid."""
+    """Returns the arguments of sign(kind, ...) after the kind, or None if the signature is invalid."""
     parts = signed.split(".")[:-1]
     return parts if hmac.compare_digest(sign(kind, *parts).encode(), signed.encode()) else None
 
 
 def is_from_encke(headers, body):
-    """Encke signs hook requests and events as Standard Webhooks specifies."""
+    """Verifies that Encke has signed a hook request or an event, as Standard Webhooks specifies."""
     id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not timestamp.isdecimal() or abs(time.time() - int(timestamp)) > 300:
         return False
@@ -66,20 +68,21 @@ class Events:
         return [dict(zip(self.COLUMNS, row)) for row in rows]
 
     def gone(self):
-        """Events of sessions that cannot be resumed any more."""
+        """Returns the events of sessions that can no longer be resumed."""
         return [event for event in self.all() if event["event"] in ("session.expired", "session.closed")]
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = 65536  # Sends each response in one piece.
+    wbufsize = 65536  # Send each response in one piece.
 
     def do_GET(self):
         user = self.user()
         if self.path == "/":
             self.answer(200, PAGE.read_bytes() if user else SIGN_IN.encode(), {"Content-Type": "text/html; charset=utf-8"})
         elif self.path == "/token" and user:
-            # The page presents it to Encke, and Encke to us (see authenticate). It is valid for five minutes.
+            # The page presents this token to Encke, which presents it to us (see authenticate). It is valid
+            # for five minutes.
             self.answer(200, sign("token", user, str(int(time.time()) + 300)).encode())
         elif self.path in ("/gone", "/events"):
             self.answer_json(events.gone() if self.path == "/gone" else events.all())
@@ -142,9 +145,8 @@ def call(method):
 
 if __name__ == "__main__":
     events = Events(EVENTS)
-    ThreadingHTTPServer.request_queue_size = 128  # Many clients may connect at once.
+    ThreadingHTTPServer.request_queue_size = 128  # Many clients may connect simultaneously.
     print(f"http://127.0.0.1:{PORT}", flush=True)
-    try:
-        ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
-    except KeyboardInterrupt:
-        pass
+    # Python may lose a KeyboardInterrupt that is raised in a callback. Events are already on disk.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+    ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()

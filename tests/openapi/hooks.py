@@ -15,20 +15,20 @@ DISPOSABLE = itertools.cycle(os.environ.get("ENCKE_DOOMED", "").split(","))
 PROTECTED_USER = "alice"
 DISPOSABLE_USER = "mallory"
 
-# Maximum lengths in bytes: channel.name_bytes, and those of keys, users and reminders. A schema can only
+# Maximum lengths in bytes: channel.name_bytes, and those for keys, users and reminders. A schema can only
 # count characters.
 NAME_BYTES = 255
 KEY_BYTES = 64
 USER_BYTES = 255
 REMINDER_BYTES = 255
 
-# Maximum number of channels with `sort`, which has no further pages.
+# Maximum number of channels with `sort`, which supports a single page only.
 MAX_SORTED = 100
 
 # Names of the configured webhooks.
 WEBHOOKS = ["backend"]
 
-# A test counts every message in this channel.
+# Channel in which a test counts every message.
 COUNTED_CHANNEL = "news"
 
 
@@ -58,7 +58,7 @@ def close(value):
 
 @schemathesis.hook
 def filter_case(context, case):
-    """Drops cases that the schema allows and the server refuses: names and keys that are too long, and conflicting parameters. Also drops reminders on COUNTED_CHANNEL."""
+    """Drops cases that the schema allows and the server rejects: names and keys that are too long, and conflicting parameters. Also drops reminders on COUNTED_CHANNEL."""
     body = case.body if isinstance(case.body, dict) else {}
     publish = body.get("publish")
     reminder_channel = publish.get("channel") if isinstance(publish, dict) else None
@@ -86,7 +86,7 @@ def filter_case(context, case):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """Links can lead to any session, but some sessions must not be ended or unsubscribed."""
+    """Replaces sessions and users that must survive the test: links can lead to any of them."""
     leaves = case.method == "DELETE" or case.path.endswith("/unsubscribe")
     if leaves and case.path_parameters.get("id") in PROTECTED:
         case.path_parameters["id"] = next(DISPOSABLE)

@@ -58,7 +58,7 @@ def check_kubernetes(server, manifests):
     labels, (container,) = pod["metadata"]["labels"], pod["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
 
-    # Selectors match existing pods, and traffic goes to existing ports.
+    # Selectors must match existing pods, and traffic must go to existing ports.
     for selector in [deployment["spec"]["selector"]["matchLabels"], budget["spec"]["selector"]["matchLabels"]]:
         check(selector == labels, f"{selector} selects no pod")
     for service in found["Service"]:
@@ -70,8 +70,8 @@ def check_kubernetes(server, manifests):
         check(ports.get(target["port"]) == ports["admin"] and target["path"] == path, f"the {probe} probe requests {target}")
     check(budget["spec"]["maxUnavailable"] < deployment["spec"]["replicas"], "all pods may be evicted at once")
 
-    # The container listens on its declared ports, with the configuration file that is mounted at the path in
-    # its arguments.
+    # The container must listen on its declared ports, with the configuration file that is mounted at the path
+    # in its arguments.
     (mount,), (volume,) = container["volumeMounts"], pod["spec"]["volumes"]
     check(mount["name"] == volume["name"] and volume["configMap"]["name"] == configuration["metadata"]["name"], "the configuration is not mounted")
     file = configuration["data"][Path(container["args"][1]).name]
@@ -84,11 +84,11 @@ def check_kubernetes(server, manifests):
     drain = seconds(re.search(r'^drain = "(.*)"$', file, re.MULTILINE)[1])
     sleep = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     check(pod["spec"]["terminationGracePeriodSeconds"] > drain + sleep, "the drain is cut short")
-    # Allows for one failed probe, and for the time that the proxy on each node needs.
+    # Allow for one failed probe, and for the time that the proxy on each node needs.
     check(sleep > container["readinessProbe"]["periodSeconds"], "the drain begins before the pod is removed from the service")
     check(pod["spec"]["enableServiceLinks"] is False, "service links define variables that begin with ENCKE_")
 
-    # Requirements of the "restricted" profile of the Pod Security Standards.
+    # Check the requirements of the "restricted" profile of the Pod Security Standards.
     own, of_pod = container["securityContext"], pod["spec"]["securityContext"]
     check(own["allowPrivilegeEscalation"] is False and own["capabilities"]["drop"] == ["ALL"], "privileges can be escalated")
     check(of_pod["runAsNonRoot"] is True and of_pod["seccompProfile"]["type"] == "RuntimeDefault", "the container may run as root")

@@ -40,7 +40,7 @@ mask_services_of() {
     case "$file" in
       */systemd/system/*.service | */systemd/system/*.socket | */systemd/system/*.timer | */systemd/system/*.path)
         mask="$SYSTEM/etc/systemd/system/$name"
-        # Keeps units written by an administrator, and existing links.
+        # Keep units written by an administrator, and existing links.
         if [ ! -e "$mask" ] && [ ! -L "$mask" ]; then
           as_root mkdir -p "$(dirname "$mask")"
           as_root ln -s /dev/null "$mask"
@@ -67,7 +67,7 @@ install_without_services() (
   as_root apt-get update -o DPkg::Lock::Timeout=300
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
-  # Excludes systemd: its services are not extra daemons, and a machine that runs systemd later needs them.
+  # Exclude systemd: its services are not extra daemons, and a machine that runs systemd later needs them.
   mapfile -t new < <(comm -13 <(echo "$before") <(installed_packages) | grep -vx systemd)
   if [ ${#new[@]} -gt 0 ]; then mask_services_of "${new[@]}"; fi
 )

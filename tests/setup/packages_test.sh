@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests packages.sh on a system in a folder, with fakes of apt-get and dpkg-query. Like real Debian packages,
-# the fake package asks the policy whether it may start its service, and starts it if it may.
+# Tests packages.sh on a system in a directory, with fakes of apt-get and dpkg-query. Like real Debian
+# packages, the fake package asks the policy whether it may start its service, and starts it if allowed.
 set -euo pipefail
 cd "$(dirname "$0")"
 

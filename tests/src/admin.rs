@@ -55,7 +55,7 @@ impl Admin {
         self.request_with(method, path, &self.headers())
     }
 
-    /// Sends `method path` with these headers instead of the usual ones: lines that end in CR LF.
+    /// Sends `method path` with these headers (lines that end in CR LF) instead of the usual ones.
     #[track_caller]
     pub fn request_with(&self, method: &str, path: &str, headers: &str) -> HttpResponse {
         send_request(self.address, &format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))
@@ -115,8 +115,9 @@ impl Admin {
         (answer.status == 200).then(|| answer.json()["phase"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Publishes a message and returns its position. If the test run uses Redis, waits until the message is
-    /// in the server's local log, if it has one, as it would be with the memory engine.
+    /// Publishes a message and returns its position. If the test run uses Redis, also waits until the message
+    /// is in the server's local log, if the server has one for this channel: with the memory engine it would
+    /// be there by now.
     #[track_caller]
     pub fn publish(&self, channel: &str, data: impl Into<Value>) -> Value {
         let message = json!({ "channel": channel, "data": data.into() });
@@ -127,11 +128,11 @@ impl Admin {
         published
     }
 
-    /// Waits until the server's local log of a channel has reached this offset. In Redis, a message reaches
-    /// the log later than the publisher receives its offset.
+    /// Waits until the server's local log of a channel has reached this offset. With Redis, a publisher may
+    /// receive the offset before the message reaches the local log.
     ///
     /// # Panics
-    /// Panics if it does not reach it in time.
+    /// Panics if the log does not reach the offset in time.
     #[track_caller]
     pub fn await_offset(&self, channel: &str, offset: u64) {
         if !tests_use_redis() {
@@ -160,7 +161,7 @@ impl Admin {
 /// Sends a whole request, which must ask for `Connection: close`, and reads the whole response.
 ///
 /// # Panics
-/// Panics if none arrives.
+/// Panics if no response arrives.
 #[must_use]
 #[track_caller]
 pub fn send_request(address: SocketAddr, request: &str) -> HttpResponse {
@@ -176,7 +177,7 @@ impl HttpResponse {
     /// Parses a response.
     ///
     /// # Panics
-    /// Panics if it is not HTTP.
+    /// Panics if the text is not an HTTP response.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").expect("an HTTP response has a head");
@@ -211,7 +212,7 @@ impl HttpResponse {
     /// Returns the code of an error response.
     ///
     /// # Panics
-    /// Panics if it is not an error response.
+    /// Panics if the response is not an error.
     #[must_use]
     #[track_caller]
     pub fn error_code(&self) -> String {

@@ -38,7 +38,7 @@ impl Authority {
         authority
     }
 
-    /// Returns the path of its own certificate.
+    /// Returns the path of the authority's own certificate.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("authority.pem")

@@ -1,5 +1,5 @@
 //! The application backend that the server calls: an HTTP server that records its requests and replies as the
-//! test says.
+//! test specifies.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,7 +24,7 @@ pub struct BackendRequest {
     /// Header fields, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// When the request was complete.
+    /// When the request had been received completely.
     pub received_at: Instant,
     /// Status of the reply, if one was sent.
     pub status: Option<u16>,
@@ -44,7 +44,7 @@ pub struct BackendReply {
 
 type ReplyFn = Arc<dyn Fn(&BackendRequest) -> BackendReply + Send + Sync>;
 
-/// HTTP server of the application. See the [module](self). Its threads end with the test.
+/// The application's HTTP server. See the [module](self). Its threads run until the test process exits.
 #[derive(Clone)]
 pub struct Backend {
     /// Address that it listens on.
@@ -58,23 +58,23 @@ struct BackendState {
 }
 
 impl BackendReply {
-    /// Used in place of a status: sends 200 and closes the connection after a head that gives no body length.
+    /// Pseudo-status: sends a 200 head without a body length and closes the connection.
     pub const TRUNCATED: u16 = 1;
 
-    /// A reply with this status, without headers or a body.
+    /// Creates a reply with this status, without headers or a body.
     #[must_use]
     pub fn status(status: u16) -> Self {
         Self { status, headers: String::new(), body: String::new(), delay: Duration::ZERO }
     }
 
-    /// A 200 with this JSON body.
+    /// Creates a 200 with this JSON body.
     #[must_use]
     pub fn json(body: impl fmt::Display) -> Self {
         let headers = "Content-Type: application/json\r\n".to_owned();
         Self { headers, body: body.to_string(), ..Self::status(200) }
     }
 
-    /// The same reply after a delay.
+    /// Returns the same reply, sent after a delay.
     #[must_use]
     pub fn delayed_by(self, after: Duration) -> Self {
         Self { delay: after, ..self }
@@ -158,7 +158,7 @@ impl Backend {
             for stream in listener.incoming().map_while(Result::ok) {
                 let shared = Arc::clone(&accepting);
                 if let Some(stream) = over(stream) {
-                    // Connection errors are for the server under test to handle.
+                    // Ignore connection errors: handling them is up to the server under test.
                     thread::spawn(move || shared.serve_connection(BufReader::new(stream)));
                 }
             }
@@ -182,7 +182,7 @@ impl Backend {
         self.reply_with(move |_| BackendReply::status(status));
     }
 
-    /// Returns all requests so far, in the order in which they were complete.
+    /// Returns all requests so far, in the order in which they were completed.
     #[must_use]
     pub fn requests(&self) -> Vec<BackendRequest> {
         self.shared.requests.lock().clone()

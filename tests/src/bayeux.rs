@@ -1,4 +1,4 @@
-//! A Bayeux client that sends the messages it is given and does nothing else.
+//! A Bayeux client that sends the messages it is given and does nothing on its own.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::{PollClient, raw};
 /// Header of a POST with a JSON body.
 pub const JSON: &str = "Content-Type: application/json\r\n";
 
-/// A handshake that offers both transports.
+/// Builds a handshake that offers both transports.
 #[must_use]
 pub fn handshake() -> Value {
     json!({
@@ -22,7 +22,7 @@ pub fn handshake() -> Value {
     })
 }
 
-/// A long-polling connect for the session of `client_id`.
+/// Builds a long-polling connect for the session of `client_id`.
 #[must_use]
 pub fn connect(client_id: &str) -> Value {
     json!({
@@ -30,52 +30,52 @@ pub fn connect(client_id: &str) -> Value {
     })
 }
 
-/// A connect that is answered at once.
+/// Builds a connect that is answered immediately.
 #[must_use]
 pub fn connect_now(client_id: &str) -> Value {
     with_field(connect(client_id), "advice", json!({ "timeout": 0 }))
 }
 
-/// A connect that acknowledges what has been received.
+/// Builds a connect that acknowledges the messages up to `ack`.
 #[must_use]
 pub fn connect_with_ack(client_id: &str, ack: u64) -> Value {
     with_field(connect(client_id), "ext", json!({ "ack": ack }))
 }
 
-/// A connect that acknowledges what has been received and is answered at once.
+/// Builds a connect that acknowledges the messages up to `ack` and is answered immediately.
 #[must_use]
 pub fn connect_now_with_ack(client_id: &str, ack: u64) -> Value {
     with_field(connect_now(client_id), "ext", json!({ "ack": ack }))
 }
 
-/// A subscribe to a channel, or to an array of channels.
+/// Builds a subscribe message for a channel or an array of channels.
 #[must_use]
 pub fn subscribe(client_id: &str, channels: impl Into<Value>) -> Value {
     let channels: Value = channels.into();
     json!({ "id": "s", "channel": "/meta/subscribe", "clientId": client_id, "subscription": channels })
 }
 
-/// An unsubscribe from a channel, or from an array of channels.
+/// Builds an unsubscribe message for a channel or an array of channels.
 #[must_use]
 pub fn unsubscribe(client_id: &str, channels: impl Into<Value>) -> Value {
     let channels: Value = channels.into();
     json!({ "id": "u", "channel": "/meta/unsubscribe", "clientId": client_id, "subscription": channels })
 }
 
-/// A publish.
+/// Builds a publish message.
 #[must_use]
 pub fn publish(client_id: &str, channel: &str, data: impl Into<Value>) -> Value {
     let data: Value = data.into();
     json!({ "id": "p", "channel": channel, "clientId": client_id, "data": data })
 }
 
-/// A disconnect, which ends the session.
+/// Builds a disconnect message, which ends the session.
 #[must_use]
 pub fn disconnect(client_id: &str) -> Value {
     json!({ "id": "d", "channel": "/meta/disconnect", "clientId": client_id })
 }
 
-/// The message with an additional field.
+/// Adds a field to a message.
 #[must_use]
 pub fn with_field(mut message: Value, field: &str, value: impl Into<Value>) -> Value {
     message[field] = value.into();
@@ -89,7 +89,7 @@ pub fn post(path: &str, headers: &str, body: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}Content-Length: {length}\r\n\r\n{body}")
 }
 
-/// Connection for Bayeux over HTTP requests.
+/// HTTP connection that carries Bayeux requests.
 #[derive(Debug)]
 pub struct BayeuxPolling<S = TcpStream> {
     pub requests: PollClient<S>,
@@ -167,7 +167,7 @@ impl BayeuxWebSocket {
         Self::over(RawClient::connect(server))
     }
 
-    /// Upgrades.
+    /// Upgrades this connection.
     #[must_use]
     #[track_caller]
     pub fn over(mut raw: RawClient) -> Self {
@@ -185,7 +185,7 @@ impl BayeuxWebSocket {
     /// Returns the messages of the next frame. Pings that precede it are answered.
     ///
     /// # Panics
-    /// Panics if anything else arrives, or nothing.
+    /// Panics if another kind of frame arrives, or no frame at all.
     #[must_use]
     #[track_caller]
     pub fn messages(&mut self) -> Vec<Value> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Path of the server: `ENCKE_BIN`, or the one built in this test's target directory.
+/// Returns the path of the server: `ENCKE_BIN`, or the one built in this test's target directory.
 ///
 /// # Panics
 /// Panics if the file does not exist.
@@ -11,8 +11,8 @@ pub fn encke() -> PathBuf {
     find("encke", "ENCKE_BIN", "encke-server")
 }
 
-/// Path of the server with the feature `otlp`: `ENCKE_OTLP_BIN`, or the one built in this test's target
-/// directory.
+/// Returns the path of the server with the feature `otlp`: `ENCKE_OTLP_BIN`, or the one built in this test's
+/// target directory.
 ///
 /// # Panics
 /// Panics if the file does not exist.
@@ -21,7 +21,7 @@ pub fn encke_with_otlp() -> PathBuf {
     find("encke", "ENCKE_OTLP_BIN", "encke-server --features otlp")
 }
 
-/// Path of the load generator: `LOADGEN_BIN`, or the one built in this test's target directory.
+/// Returns the path of the load generator: `LOADGEN_BIN`, or the one built in this test's target directory.
 ///
 /// # Panics
 /// Panics if the file does not exist.
@@ -30,8 +30,8 @@ pub fn loadgen() -> PathBuf {
     find("loadgen", "LOADGEN_BIN", "encke-loadgen")
 }
 
-/// Path of a Python that has schemathesis: `PYTHON_BIN`, or the virtual environment that `tests/run` creates
-/// in the target directory.
+/// Returns the path of a Python that has schemathesis: `PYTHON_BIN`, or the virtual environment that
+/// `tests/run` creates in the target directory.
 ///
 /// # Panics
 /// Panics if the file does not exist.
@@ -40,7 +40,7 @@ pub fn python() -> PathBuf {
     find_python("venv", "PYTHON_BIN", "run tests/run once", "tests/openapi/requirements.txt")
 }
 
-/// Path of a Python that has httpx-sse: `HTTPX_PYTHON_BIN`, or the virtual environment that
+/// Returns the path of a Python that has httpx-sse: `HTTPX_PYTHON_BIN`, or the virtual environment that
 /// `tests/faults/run` creates in the target directory.
 ///
 /// # Panics
@@ -51,8 +51,8 @@ pub fn python_with_httpx() -> PathBuf {
     find_python("faults-venv", "HTTPX_PYTHON_BIN", "run tests/faults/run once", requirements)
 }
 
-/// Path of a Python that has aiocometd: `AIOCOMETD_PYTHON_BIN`, or the virtual environment that `tests/run`
-/// creates in the target directory.
+/// Returns the path of a Python that has aiocometd: `AIOCOMETD_PYTHON_BIN`, or the virtual environment that
+/// `tests/run` creates in the target directory.
 ///
 /// # Panics
 /// Panics if the file does not exist.
@@ -83,7 +83,7 @@ fn find(name: &str, variable: &str, package: &str) -> PathBuf {
     path
 }
 
-/// Tests run from `target/<profile>/deps`; the binaries are in `target/<profile>`.
+/// Returns the path of a binary in `target/<profile>`. Tests run from `target/<profile>/deps`.
 fn beside_this_test(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("a running test has an executable");
     let folder = program.parent().expect("an executable is in a folder");

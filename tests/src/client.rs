@@ -1,4 +1,4 @@
-//! A stock WebSocket client: it follows RFC 6455 and answers pings by itself.
+//! A stock WebSocket client: it follows RFC 6455 and answers pings automatically.
 
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ use crate::waiting::{TIMEOUT, eventually};
 /// How long one read blocks before the client checks its own deadline.
 const READ_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// First message of the server.
+/// First message from the server.
 #[derive(Clone, Debug)]
 pub struct Hello {
     /// Id of the session.
@@ -77,7 +77,7 @@ impl Client {
     /// Connects with a query and waits for the hello.
     ///
     /// # Panics
-    /// Panics if none arrives.
+    /// Panics if no hello arrives.
     #[must_use]
     #[track_caller]
     pub fn connect(address: SocketAddr, query: &str) -> Self {
@@ -164,7 +164,7 @@ impl Client {
     /// Returns the next object. Pings that precede it are answered.
     ///
     /// # Panics
-    /// Panics if anything else arrives, or nothing.
+    /// Panics if anything else arrives first, or if nothing arrives in time.
     #[track_caller]
     pub fn object(&mut self) -> Value {
         let until = Instant::now() + TIMEOUT;
@@ -194,8 +194,8 @@ impl Client {
         reply["ok"]["epoch"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
     }
 
-    /// Publishes all of `data` and waits until it is in the log. Returns the offset of the last message. For
-    /// a client without subscriptions.
+    /// Publishes all of `data` and waits until it is in the log. Returns the offset of the last message. The
+    /// client must not have any subscriptions.
     ///
     /// # Panics
     /// Panics if a message is rejected.
@@ -236,7 +236,7 @@ impl Client {
         self.hello
     }
 
-    /// Moves the client to a thread of its own, which answers pings and records everything.
+    /// Moves the client to a background thread, which answers pings and records everything it receives.
     #[must_use]
     pub fn into_background(self) -> BackgroundClient {
         let received = Arc::new(Mutex::new(Vec::new()));
@@ -286,8 +286,8 @@ fn read(socket: &mut WebSocket<TcpStream>, limit: Duration) -> Option<ServerOutp
                 ));
             }
             Ok(Message::Ping(payload)) => {
-                // The pong must not wait for the next read. If the connection is closed, that read reports
-                // it.
+                // Flush immediately: the pong must not wait for the next read. If the connection is closed,
+                // the next read reports it.
                 let _ = socket.flush();
                 return Some(ServerOutput::Ping(payload.to_vec()));
             }

@@ -39,17 +39,18 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// A server that exports its traces to this collector.
+    /// Configures a server that exports its traces to this collector.
     #[must_use]
     pub fn server(&self, settings: &[&str]) -> Launch {
         let otlp = format!("trace.otlp={}", self.backend.url(""));
         Launch::with(settings).set(&otlp).with_binary(binaries::encke_with_otlp())
     }
 
-    /// Returns all exported spans in no particular order, each as often as it was accepted.
+    /// Returns all exported spans in no particular order. A span appears once for each export that was
+    /// accepted.
     ///
     /// # Panics
-    /// Panics if anything else was exported.
+    /// Panics if anything other than spans was exported.
     #[must_use]
     pub fn spans(&self) -> Vec<CollectedSpan> {
         let accepted = self.backend.requests().into_iter().filter(|request| request.status == Some(200));

@@ -8,8 +8,8 @@ use crate::waiting::eventually_within;
 use crate::{Hello, RunningServer};
 
 const CLIENTS_PER_SOURCE: usize = 1_000;
-/// Number of handshakes in progress at a time. The server needs an 8 KB buffer for each, so a larger number
-/// would make its peak memory, and what the allocator keeps of it, vary between runs.
+/// Number of handshakes in progress at a time. The server needs an 8 KB buffer for each, so with a larger
+/// number its peak memory, and the part of it that the allocator retains, would vary between runs.
 const WAVE_SIZE: usize = 100;
 /// How long an operation on ten thousand clients may take in a debug build.
 pub const CROWD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ pub fn require_descriptors(clients: usize) {
 /// Connects a client for each query, in waves.
 ///
 /// # Panics
-/// Panics if a client gets no hello.
+/// Panics if a client receives no hello.
 pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, Hello)> {
     let mut greeted = Vec::with_capacity(queries.len());
     for (wave, queries) in queries.chunks(WAVE_SIZE).enumerate() {

@@ -16,7 +16,7 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// Opens the dashboard of the admin listener at `admin`, on this page (such as `#/sessions`).
+    /// Opens a page (such as `#/sessions`) of the dashboard that the admin listener at `admin` serves.
     #[must_use]
     #[track_caller]
     pub fn open(admin: SocketAddr, place: &str) -> Self {
@@ -48,14 +48,14 @@ impl Dashboard {
     /// Asserts that the script has reported no fault.
     ///
     /// # Panics
-    /// Panics if it has.
+    /// Panics if the script has reported one.
     #[track_caller]
     pub fn assert_no_fault(&self) {
         let faults = self.script.values("fault");
         assert!(faults.is_empty(), "{faults:?}");
     }
 
-    /// Goes to another page, as a link does.
+    /// Navigates to another page, as a link does.
     #[track_caller]
     pub fn go(&mut self, place: &str) {
         self.perform("go", &json!([place]));
@@ -100,7 +100,7 @@ impl Dashboard {
         until(format!("{selector} is visible"), || !self.texts(selector).is_empty());
     }
 
-    /// Returns the number that the page shows under this name.
+    /// Returns the number in the page's element with this `data-name`.
     #[must_use]
     #[track_caller]
     pub fn number(&mut self, name: &str) -> Option<u64> {

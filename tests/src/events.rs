@@ -1,4 +1,4 @@
-//! A client of server-sent events that reads their bytes and does nothing else.
+//! A client of server-sent events that reads raw bytes and does nothing on its own.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use crate::Hello;
 use crate::admin::{HttpResponse, send_request};
 use crate::waiting::TIMEOUT;
 
-/// Event stream that was answered with 200.
+/// Event stream that the server has accepted with a 200.
 #[derive(Debug)]
 pub struct EventStream {
     stream: TcpStream,
@@ -18,8 +18,8 @@ pub struct EventStream {
     pub head: String,
 }
 
-/// Sends `GET /events?query` with additional headers (lines that end in CR LF) and reads the whole response,
-/// which must end.
+/// Sends `GET /events?query` with additional headers (lines that end in CR LF) and reads the whole response.
+/// The server must end it.
 #[must_use]
 #[track_caller]
 pub fn request_events(address: SocketAddr, query: &str, headers: &str) -> HttpResponse {
@@ -76,8 +76,8 @@ impl EventStream {
         self.stream.write_all(bytes).expect("the connection is open");
     }
 
-    /// Returns the next heartbeat, or the next lines up to an empty one, without it. `None` at the end of the
-    /// stream.
+    /// Returns the next block: a heartbeat, or the lines up to the next empty line, which is not included.
+    /// `None` at the end of the stream.
     #[track_caller]
     pub fn block(&mut self) -> Option<String> {
         let mut block = String::new();

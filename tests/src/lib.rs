@@ -1,11 +1,11 @@
-//! Harness of the end-to-end tests: child processes that end with the test, an admin client, a stock
-//! WebSocket client, a client that sends hand-made frames, browsers, and network links that can be cut.
+//! Harness of the end-to-end tests: child processes that are killed when the test ends, an admin client, a
+//! stock WebSocket client, a client that sends hand-made frames, browsers, and network links that can be cut.
 //!
 //! The binaries must have been built ([`binaries`]), and schemathesis, aiocometd and the packages of
 //! `tests/browser` ([`script`]) installed. The tests need Linux with iproute2, nftables, libfaketime, Python
 //! 3, curl, node, Chromium, nginx, HAProxy, systemd-socket-activate and Redis, root privileges, and a limit
-//! of at least 10,500 open descriptors. A test that lacks something fails and says what. `tests/run` installs
-//! and checks all of it.
+//! of at least 10,500 open descriptors. A test that lacks one of these fails and names it. `tests/run`
+//! installs and checks all of it.
 //!
 //! All calls block, and every wait has a time limit: see [`waiting`].
 

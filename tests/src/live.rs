@@ -10,7 +10,7 @@ use crate::raw::Dial;
 use crate::waiting::TIMEOUT;
 use crate::{Admin, HttpResponse};
 
-/// Event stream that was answered with 200, read chunk by chunk.
+/// Event stream that the server has accepted with a 200, read chunk by chunk.
 #[derive(Debug)]
 pub struct LiveStream {
     stream: TcpStream,
@@ -45,7 +45,7 @@ impl LiveStream {
     /// Returns the data of the next event, which must have this name.
     ///
     /// # Panics
-    /// Panics if it has another name, or if the stream ends.
+    /// Panics if the next event has another name, or if the stream ends.
     #[track_caller]
     pub fn event(&mut self, name: &str) -> Value {
         let (found, data) = self.next().expect("the stream continues");

@@ -61,7 +61,7 @@ impl LoadgenRun {
 }
 
 impl LoadgenReport {
-    /// Runs a scenario that ends by itself against a server.
+    /// Runs a scenario against a server until the scenario ends by itself.
     ///
     /// # Panics
     /// Panics if the scenario fails.
@@ -71,7 +71,7 @@ impl LoadgenReport {
         Self::run_at(&format!("ws://{}/ws", server.public), scenario, arguments)
     }
 
-    /// Runs a scenario that ends by itself against the server at `url`.
+    /// Runs a scenario against the server at `url` until the scenario ends by itself.
     ///
     /// # Panics
     /// Panics if the scenario fails.
@@ -111,8 +111,8 @@ impl LoadgenReport {
         }
     }
 
-    /// Asserts that nothing ended before its deadline, as far as the load generator can tell: on a busy
-    /// machine its measurements are off by as much as it lags.
+    /// Asserts that nothing ended before its deadline, within the accuracy of the load generator: on a busy
+    /// machine, its measurements are off by as much as it lags.
     ///
     /// # Panics
     /// Panics if something ended early.
@@ -124,8 +124,8 @@ impl LoadgenReport {
         assert!(early == 0.0 || lag >= TOLERANCE_MS, "{early} early, {lag} ms of lag: {}", self.0);
     }
 
-    /// Returns the values sampled each second under this name, without empty samples. `kind` is gauges,
-    /// counts or times.
+    /// Returns the values sampled each second under this name, without empty samples. `kind` is `gauges`,
+    /// `counts` or `times`.
     ///
     /// # Panics
     /// Panics if nothing was sampled under this name.

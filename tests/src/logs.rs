@@ -15,7 +15,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Collects from `source` until it ends.
+    /// Collects lines from `source` until its end.
     pub(crate) fn collect(source: impl Read + Send + 'static) -> Self {
         let logs = Self::default();
         let lines = Arc::clone(&logs.lines);
@@ -45,8 +45,8 @@ impl Logs {
         self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Returns the lifecycle events of a session as `(event, reason)`, in the order of their numbers: two
-    /// threads may write two events in either order.
+    /// Returns the lifecycle events of a session as `(event, reason)`, sorted by event number: two threads
+    /// may write their events in either order.
     #[must_use]
     pub fn lifecycle(&self, session: &str) -> Vec<(String, String)> {
         let text = |record: &Value, field: &str| record[field].as_str().unwrap_or_default().to_owned();
@@ -59,7 +59,7 @@ impl Logs {
     /// Waits for exactly these lifecycle events of a session.
     ///
     /// # Panics
-    /// Panics if others appear, or if some are missing.
+    /// Panics if other events appear, or if some are missing.
     #[track_caller]
     pub fn await_lifecycle(&self, session: &str, expected: &[(&str, &str)]) {
         let mut seen = Vec::new();

@@ -18,7 +18,7 @@ pub enum Upgrades {
     Swallow,
 }
 
-/// Proxy that accepts connections until it is dropped, with one request each.
+/// Proxy that serves one request per connection and accepts connections until it is dropped.
 #[derive(Debug)]
 pub struct Middlebox {
     /// Address that clients connect to.
@@ -32,7 +32,7 @@ struct MiddleboxConfig {
     server: SocketAddr,
     upgrades: Upgrades,
     passes_upgrades: Arc<AtomicBool>,
-    /// Forwards a response only when it is complete.
+    /// Whether a response is forwarded only once it is complete.
     buffers_responses: bool,
 }
 
@@ -59,7 +59,7 @@ impl Middlebox {
                     return;
                 }
                 let config = config.clone();
-                // An I/O error ends the connection.
+                // Ignore I/O errors: they only end this connection.
                 std::thread::spawn(move || config.serve(client));
             }
         });
@@ -75,7 +75,7 @@ impl Middlebox {
 impl Drop for Middlebox {
     fn drop(&mut self) {
         self.dropped.store(true, Ordering::Release);
-        // Wakes the thread that waits in `accept`.
+        // Wake the thread that is blocked in `accept`.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -142,7 +142,7 @@ fn read_head(client: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)
     }
 }
 
-/// Replaces the connection headers of a request by `Connection: close`, which also drops an upgrade.
+/// Replaces the connection headers of a request with `Connection: close`, which also drops an upgrade.
 fn with_connection_close(head: &str) -> String {
     let is_hop_by_hop = |line: &str| {
         let line = line.to_ascii_lowercase();

@@ -63,13 +63,13 @@ impl NetworkLink {
         link
     }
 
-    /// Address of the near end.
+    /// Returns the address of the near end.
     #[must_use]
     pub fn near_address(&self) -> IpAddr {
         self.address(1)
     }
 
-    /// Address of the far end.
+    /// Returns the address of the far end.
     #[must_use]
     pub fn far_address(&self) -> IpAddr {
         self.address(2)
@@ -79,14 +79,14 @@ impl NetworkLink {
         Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + self.number * 4 + end).into()
     }
 
-    /// Connects from the namespace. The socket stays in it, whichever thread uses it.
+    /// Connects from the namespace. The socket stays in the namespace, regardless of which thread uses it.
     ///
     /// # Panics
     /// Panics if the connection cannot be established.
     #[must_use]
     pub fn connect(&self, address: SocketAddr) -> TcpStream {
         let namespace = File::open(format!("/run/netns/{}", self.namespace)).expect("the namespace exists");
-        // A thread changes its namespace for good, so this one ends after connecting.
+        // Use a separate thread that exits after connecting: a thread stays in the namespace it has entered.
         let thread = std::thread::spawn(move || {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
                 .expect("root may enter the namespace");
@@ -104,7 +104,7 @@ impl NetworkLink {
         command
     }
 
-    /// Prefix that makes a command run in the namespace.
+    /// Returns the prefix that makes a command run in the namespace.
     #[must_use]
     pub fn wrapper(&self) -> [String; 4] {
         ["ip", "netns", "exec", &self.namespace].map(str::to_owned)
@@ -125,7 +125,7 @@ impl NetworkLink {
     /// Sends a signal to all processes in the namespace.
     pub fn signal(&self, signal: Signal) {
         for process in self.processes() {
-            // The process may have ended in the meantime.
+            // The process may have exited in the meantime.
             let _ = kill_process(process, signal);
         }
     }
@@ -138,10 +138,10 @@ impl NetworkLink {
             .args(["-w", &format!("net.ipv4.tcp_rmem={} {bytes} {bytes}", bytes.min(4096))]));
     }
 
-    /// Makes the link resemble one that is several hops long, for connections that are made later. The ends
+    /// Makes the link resemble a path of several hops, for connections that are established later. The ends
     /// get permanent entries for each other's hardware addresses, so that address resolution neither queues
-    /// on a slow link nor gets lost. Each TCP segment becomes a packet of its own; otherwise dozens travel
-    /// between the interfaces as one, and are lost as one.
+    /// on a slow link nor gets lost. Each TCP segment becomes a separate packet; otherwise dozens of segments
+    /// travel between the interfaces as one packet and are lost together.
     ///
     /// # Panics
     /// Panics if the kernel does not report the addresses.
@@ -197,7 +197,7 @@ impl NetworkLink {
         self.filter(far, "meta protocol ip drop");
     }
 
-    /// Applies a rule to what arrives at one end.
+    /// Applies a rule to the packets that arrive at one end.
     fn filter(&self, (mut nft, device): (Command, &str), rule: &str) {
         let chain = format!("type filter hook ingress device {device} priority 0");
         run(nft.arg(format!(

@@ -1,4 +1,5 @@
-//! A long-polling client that sends requests on one connection, reads their responses, and does nothing else.
+//! A long-polling client that sends requests on one connection, reads their responses, and does nothing on
+//! its own.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +15,7 @@ pub struct PollClient<S = TcpStream> {
 }
 
 impl PollClient {
-    /// Connects.
+    /// Connects to a server.
     ///
     /// # Panics
     /// Panics if the server does not accept.
@@ -127,7 +128,7 @@ impl<S: Read + Write> PollClient<S> {
     }
 }
 
-/// Bytes of `GET /poll?query`.
+/// Returns the bytes of `GET /poll?query`.
 #[must_use]
 pub fn get(query: &str) -> String {
     get_with(query, "")
@@ -139,7 +140,7 @@ pub fn get_with(query: &str, headers: &str) -> String {
     format!("GET /poll?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n")
 }
 
-/// Bytes of `POST /poll?query` with additional headers: lines that end in CR LF.
+/// Returns the bytes of `POST /poll?query` with additional headers: lines that end in CR LF.
 #[must_use]
 pub fn post(query: &str, headers: &str, body: &str) -> String {
     let length = body.len();

@@ -1,4 +1,5 @@
-//! Child processes: they end with the test, take signals, and report what `/proc` knows about them.
+//! Child processes that are killed when the test ends. They can be sent signals and inspected through
+//! `/proc`.
 
 use std::fs;
 use std::process::{Child, ExitStatus};
@@ -67,7 +68,7 @@ impl Process {
         tasks.filter_map(move |task| fs::read_to_string(task.ok()?.path().join(file)).ok())
     }
 
-    /// Returns the names of its threads.
+    /// Returns the names of the process's threads.
     ///
     /// # Panics
     /// Panics if the process no longer exists.
@@ -76,16 +77,16 @@ impl Process {
         self.read_for_each_thread("comm").map(|name| name.trim_end().to_owned()).collect()
     }
 
-    /// Waits for the process to end.
+    /// Waits for the process to exit.
     ///
     /// # Panics
-    /// Panics if it does not end within `limit`.
+    /// Panics if the process does not exit within `limit`.
     #[track_caller]
     pub fn await_exit(&mut self, limit: Duration) -> ExitStatus {
         eventually_within(limit, "the process ends", || self.try_wait())
     }
 
-    /// Returns the exit status if the process has ended.
+    /// Returns the exit status if the process has exited.
     pub fn try_wait(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child process can be waited for")
     }
@@ -142,7 +143,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The process may have ended already. SIGKILL ends a stopped process as well.
+        // The process may have exited already. SIGKILL also terminates a stopped process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

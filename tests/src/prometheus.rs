@@ -56,7 +56,7 @@ impl Prometheus {
         std::net::TcpStream::connect(self.address).is_ok() && self.request("/-/ready").0 == 200
     }
 
-    /// Sends `GET path` to its API and returns the data.
+    /// Sends `GET path` to the HTTP API and returns the data.
     ///
     /// # Panics
     /// Panics if the response is an error.
@@ -69,7 +69,7 @@ impl Prometheus {
         answer["data"].clone()
     }
 
-    /// Returns the series that an expression currently has.
+    /// Evaluates an expression at the current time and returns its series.
     ///
     /// # Panics
     /// Panics if the expression is not a vector.
@@ -81,7 +81,7 @@ impl Prometheus {
         data["result"].as_array().expect("a vector of series").clone()
     }
 
-    /// Uses HTTP/1.0, so that the response is not chunked.
+    /// Sends `GET path` as HTTP/1.0, so that the response is not chunked. Returns its status and body.
     #[track_caller]
     fn request(&self, path: &str) -> (u16, String) {
         let answer =

@@ -113,7 +113,7 @@ impl Proxy {
     }
 }
 
-/// Example configuration in which addresses and file names are replaced by those of the test.
+/// Example configuration whose addresses and file names are replaced with those used by the test.
 struct ConfigTemplate(String);
 
 impl ConfigTemplate {
@@ -128,7 +128,7 @@ impl ConfigTemplate {
     }
 }
 
-/// Returns a loopback address that is free at the moment: neither the proxies nor Redis can choose a free
+/// Returns a loopback address whose port is currently free. Neither the proxies nor Redis can choose a free
 /// port themselves and report it.
 pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");

@@ -1,4 +1,4 @@
-//! A client that sends hand-made bytes and does nothing by itself.
+//! A client that sends hand-made bytes and does nothing on its own.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -37,10 +37,10 @@ pub struct ReceivedFrame {
     /// First byte: FIN, reserved bits, opcode.
     pub first: u8,
     pub payload: Vec<u8>,
-    /// Lower bound on the time of arrival: the frame had not arrived yet. However late a busy machine
-    /// schedules the test, this is never after the arrival.
+    /// Lower bound on the time of arrival: a time at which the frame had not arrived yet. It is never after
+    /// the arrival, however late a busy machine schedules the test.
     pub not_before: Instant,
-    /// Upper bound on the time of arrival: the frame had been received.
+    /// Upper bound on the time of arrival: a time at which the frame had been received.
     pub not_after: Instant,
 }
 
@@ -75,7 +75,7 @@ impl Dial {
         Self { source: Some(source.parse().expect("an IP address")), ..Self::default() }
     }
 
-    /// Connects.
+    /// Connects with these options.
     ///
     /// # Panics
     /// Panics if the server does not accept.
@@ -193,7 +193,7 @@ impl RawClient {
     /// Reads the response to the upgrade request.
     ///
     /// # Panics
-    /// Panics if it is not the one that RFC 6455 requires.
+    /// Panics if the response is not the one that RFC 6455 requires.
     #[track_caller]
     pub fn await_upgrade(&mut self) {
         let head = self.http_head();
@@ -224,7 +224,7 @@ impl RawClient {
     /// Reads the head of an HTTP response.
     ///
     /// # Panics
-    /// Panics if none arrives.
+    /// Panics if no response arrives.
     #[track_caller]
     pub fn http_head(&mut self) -> String {
         let until = Instant::now() + TIMEOUT;
@@ -336,7 +336,7 @@ impl RawClient {
     /// Returns the next text message unparsed. Pings that precede it are not answered.
     ///
     /// # Panics
-    /// Panics if anything else arrives, or nothing.
+    /// Panics if anything else arrives first, or if nothing arrives in time.
     #[track_caller]
     pub fn text_message(&mut self) -> String {
         let frame = loop {
@@ -423,7 +423,7 @@ impl RawClient {
     }
 }
 
-/// Removes a whole frame from `received`. Frames of servers are not masked.
+/// Removes a whole frame from `received`. Servers do not mask their frames.
 fn take_frame(received: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     let (&[first, length], rest) = received.split_first_chunk()?;
     assert_eq!(length & 0x80, 0, "a server's frame is not masked");

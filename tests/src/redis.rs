@@ -1,4 +1,4 @@
-//! A private Redis server: its socket is in a temporary directory, and nothing is kept on disk.
+//! A private Redis server: its socket is in a temporary directory, and nothing is stored on disk.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub struct Redis {
     directory: TempDir,
     address: SocketAddr,
     options: Vec<String>,
-    /// Prefix of its command line.
+    /// Command that runs `redis-server` as its last arguments; empty unless Redis is behind a link.
     wrapper: Vec<String>,
 }
 
@@ -81,25 +81,25 @@ impl Redis {
         redis
     }
 
-    /// Address of its port.
+    /// Returns the address of the server's port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// URL of its port.
+    /// Returns the URL of the server's port.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// URL of its TLS port. The certificate must be for `localhost`.
+    /// Returns the URL of the server's TLS port. The certificate must be for `localhost`.
     #[must_use]
     pub fn tls_url(&self) -> String {
         format!("rediss://localhost:{}", self.address.port())
     }
 
-    /// URL of its Unix socket.
+    /// Returns the URL of the server's Unix socket.
     #[must_use]
     pub fn socket_url(&self) -> String {
         format!("unix://{}", self.socket().display())
@@ -127,7 +127,7 @@ impl Redis {
         connection
     }
 
-    /// Returns its working directory.
+    /// Returns the server's working directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
@@ -141,7 +141,7 @@ impl Redis {
     /// Kills Redis. Its data is lost.
     ///
     /// # Panics
-    /// Panics if the process does not end.
+    /// Panics if the process does not exit.
     #[track_caller]
     pub fn kill(&mut self) {
         self.process.signal(Signal::KILL);
@@ -160,7 +160,7 @@ impl Redis {
 
     #[track_caller]
     fn await_up(&self) {
-        // A Redis that requires a password is up as well once it says so.
+        // NOAUTH also shows that Redis is up: it only requires a password.
         let answers = |mut connection| match redis::cmd("PING").exec(&mut connection) {
             Err(error) => (error.code() == Some("NOAUTH")).then_some(()),
             Ok(()) => Some(()),

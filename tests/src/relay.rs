@@ -156,8 +156,8 @@ fn relay_bytes(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &Atom
 }
 
 impl Fate {
-    /// Number of bytes of `bytes` to copy before the fault takes effect, after `passed` bytes. `None`: all of
-    /// them, without a fault.
+    /// Returns how many of `bytes` to copy before the fault takes effect, after `passed` bytes have been
+    /// copied. `None`: all of them, without a fault.
     fn fault_position(self, passed: usize, bytes: &[u8]) -> Option<usize> {
         match self {
             Self::Intact => None,

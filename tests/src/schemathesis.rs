@@ -14,7 +14,7 @@ use crate::process::Process;
 /// Time limit of a run. An idle machine needs a twentieth of it.
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Tests one server, in a directory of its own.
+/// Test of one server, with a temporary directory for its files.
 #[derive(Debug)]
 pub struct Schemathesis {
     directory: TempDir,
@@ -89,7 +89,7 @@ impl Schemathesis {
             .current_dir(self.directory.path())
             .env("SCHEMATHESIS_HOOKS", files().join("hooks.py"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            // The server is on this machine.
+            // Bypass any configured proxy: the server is on this machine.
             .env("NO_PROXY", "*")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())

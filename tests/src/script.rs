@@ -1,5 +1,5 @@
-//! Stock clients and servers that run as scripts: those in `tests/browser` under node, others under the
-//! command that is given.
+//! Stock clients and servers that run as scripts: the scripts in `tests/browser` under node, others with a
+//! command that the test provides.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,8 +19,8 @@ use crate::waiting::{eventually, poll_until};
 /// How long a script may take to close its browser before it is killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Script that prints one JSON object a line. It exits when its standard input closes: when this is dropped,
-/// or when the test is killed.
+/// Script that prints one JSON object per line. It exits when its standard input closes: when this is
+/// dropped, or when the test is killed.
 #[derive(Debug)]
 pub struct Script {
     process: Process,
@@ -79,7 +79,7 @@ impl Script {
     /// Sends a command to a script that accepts commands.
     ///
     /// # Panics
-    /// Panics if the script has ended.
+    /// Panics if the script has exited.
     #[track_caller]
     pub fn send_command(&mut self, command: &Value) {
         let stdin = self.stdin.as_mut().expect("stdin is open until the script is dropped");
@@ -89,7 +89,7 @@ impl Script {
     /// Sends a signal.
     ///
     /// # Panics
-    /// Panics if the script has ended.
+    /// Panics if the script has exited.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
@@ -107,7 +107,7 @@ impl Script {
         self.stderr.text()
     }
 
-    /// Returns the values under `key` of all objects that have it.
+    /// Returns the value of `key` in each object that has it.
     #[must_use]
     pub fn values(&self, key: &str) -> Vec<Value> {
         self.output.objects.lock().iter().filter_map(|(_, object)| object.get(key)).cloned().collect()
@@ -142,7 +142,7 @@ impl Script {
         })
     }
 
-    /// Waits for the `nth` object that has `key`, counted from 1, and returns the value under it.
+    /// Waits for the `nth` object that has `key`, counted from 1, and returns the value of `key`.
     #[must_use]
     #[track_caller]
     pub fn await_value(&self, key: &str, nth: usize) -> Value {
@@ -167,7 +167,7 @@ impl ScriptOutput {
 impl Drop for Script {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        // A script that exits by itself leaves nothing behind.
+        // Give the script time to exit by itself, so that it leaves no browser running.
         let _ = poll_until(EXIT_TIMEOUT, || self.process.try_wait());
     }
 }

@@ -74,7 +74,7 @@ impl Sentinels {
         Self { master, replica, replication_relay: between, sentinels }
     }
 
-    /// URL list for a server. Its first address is unreachable.
+    /// Returns the list of Redis URLs for a server's configuration. The first address is unreachable.
     #[must_use]
     pub fn url(&self) -> String {
         let addresses = [free_address()].into_iter().chain(self.sentinels.iter().map(|one| one.address));
@@ -96,7 +96,7 @@ impl Sentinels {
 
 /// Whether `INFO replication` of this Redis has this field with this value.
 fn has_replication_field(redis: &Redis, what: &str, value: &str) -> bool {
-    // A Redis drops its connections when it becomes a master.
+    // Connect again each time: Redis drops its connections when it becomes a master.
     let text = redis
         .try_connect()
         .and_then(|mut connection| redis::cmd("INFO").arg("replication").query::<String>(&mut connection));

@@ -53,19 +53,19 @@ impl Default for Launch {
 }
 
 impl Launch {
-    /// A server with these settings (`key=value`).
+    /// Configures a server with these settings (`key=value`).
     #[must_use]
     pub fn with(settings: &[&str]) -> Self {
         settings.iter().fold(Self::default(), |launch, setting| launch.set(setting))
     }
 
-    /// A server whose clients connect to `public`.
+    /// Configures a server whose clients connect to `public`.
     #[must_use]
     pub fn listening_on(public: &str) -> Self {
         Self::listening_on_both(public, "127.0.0.1:0")
     }
 
-    /// A server whose clients connect to `public`, and whose admin listener is at `admin`.
+    /// Configures a server whose clients connect to `public` and whose admin listener is at `admin`.
     #[must_use]
     pub fn listening_on_both(public: &str, admin: &str) -> Self {
         let arguments = ["--listen", public, "--admin", admin];
@@ -100,8 +100,8 @@ impl Launch {
         self
     }
 
-    /// Adds a shell command that runs before the server, in the same process, after the commands added before
-    /// it.
+    /// Adds a shell command that runs before the server, in the same process, after any commands added
+    /// earlier.
     #[must_use]
     pub fn run_first(mut self, shell: &str) -> Self {
         const EXEC_SERVER: &str = "exec \"$@\"";
@@ -118,8 +118,8 @@ impl Launch {
         self
     }
 
-    /// Passes `socket` to the server as socket activation does: as each of `sockets` inherited descriptors,
-    /// with `names` as `LISTEN_FDNAMES`.
+    /// Passes `socket` to the server as socket activation does, as `sockets` inherited descriptors with
+    /// `names` as `LISTEN_FDNAMES`.
     #[must_use]
     pub fn inheriting(self, socket: impl Into<OwnedFd>, sockets: usize, names: Option<&str>) -> Self {
         let names = names.map(|names| format!("LISTEN_FDNAMES={names}")).unwrap_or_default();
@@ -187,7 +187,7 @@ impl Launch {
             .spawn()
             .expect("the server can be started");
         let stdout = child.stdout.take().expect("stdout is piped");
-        // A pipe that is not taken here stays open as long as the child.
+        // Leave the pipe in `child` if the log is not read: it then stays open as long as `child` exists.
         let stderr = if self.reads_log { child.stderr.take() } else { None };
         let logs = stderr.map_or_else(Logs::default, Logs::collect);
         StartingServer { process: Process::new(child), stdout, logs, redis: self.redis }
@@ -222,9 +222,9 @@ impl StartingServer {
     }
 }
 
-/// Setting for tests of guarantees that only the memory engine gives, whichever engine the test run uses:
-/// exact log limits, channels without subscribers, and a message that is in the local log by the time its
-/// publisher is answered.
+/// Setting that selects the memory engine regardless of the test run's engine. For tests of guarantees that
+/// only the memory engine gives: exact log limits, channels without subscribers, and a message that is in the
+/// local log by the time its publisher receives the reply.
 pub const IN_MEMORY: &str = "engine.kind=memory";
 
 /// Whether the test run gives every server a Redis for its channels (`ENCKE_TESTS_ENGINE=redis`).
@@ -346,7 +346,7 @@ impl DerefMut for RunningServer {
     }
 }
 
-/// Runs the server's binary until it exits, for command lines with which it does not serve.
+/// Runs the server's binary until it exits, for command lines that make it exit instead of serving.
 ///
 /// # Panics
 /// Panics if the binary cannot be started or does not exit.

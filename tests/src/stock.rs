@@ -33,7 +33,7 @@ pub enum BayeuxTransport {
     WebSocket,
 }
 
-/// Each library with each transport.
+/// All combinations of library and transport.
 pub const ALL: [(BayeuxLibrary, BayeuxTransport); 8] = [
     (BayeuxLibrary::CometD, BayeuxTransport::LongPolling),
     (BayeuxLibrary::CometD, BayeuxTransport::WebSocket),
@@ -45,14 +45,14 @@ pub const ALL: [(BayeuxLibrary, BayeuxTransport); 8] = [
     (BayeuxLibrary::Aiocometd, BayeuxTransport::WebSocket),
 ];
 
-/// Client that runs until this is dropped, and then leaves without closing its session.
+/// Client that runs until this is dropped. It then exits without closing its session.
 #[derive(Debug)]
 pub struct StockClient {
     script: Script,
 }
 
 impl BayeuxTransport {
-    /// Name in the Bayeux protocol.
+    /// Returns the transport's name in the Bayeux protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -147,7 +147,7 @@ impl StockClient {
         }
     }
 
-    /// Number of times the server has confirmed a subscription to this channel.
+    /// Returns how often the server has confirmed a subscription to this channel.
     #[must_use]
     pub fn subscribe_confirmations(&self, channel: &str) -> usize {
         let names = |reply: &Value| match &reply["subscription"] {
@@ -173,13 +173,14 @@ impl StockClient {
         self.send_command(&json!({ "publish": [channel, data] }));
     }
 
-    /// Data that the subscriptions received from a channel, in order of arrival.
+    /// Returns the data that the client's subscriptions received from a channel, in order of arrival.
     #[must_use]
     pub fn delivered(&self, channel: &str) -> Vec<Value> {
         data(self.values("message"), channel)
     }
 
-    /// Data that the server sent on a channel, once each, however many subscriptions match.
+    /// Returns the data of each message that the server sent on a channel, once per message regardless of how
+    /// many subscriptions match.
     #[must_use]
     pub fn received(&self, channel: &str) -> Vec<Value> {
         data(self.values("came"), channel)
@@ -188,7 +189,7 @@ impl StockClient {
     /// Waits until exactly these messages have arrived on a channel, once each and in order.
     ///
     /// # Panics
-    /// Panics if others arrive.
+    /// Panics if other messages arrive.
     #[track_caller]
     pub fn await_delivered(&self, channel: &str, expected: &[Value]) {
         until(format!("{} messages arrive on {channel}", expected.len()), || {

@@ -57,7 +57,7 @@ impl FakeSupervisor {
     /// Returns the next notification, if one has arrived.
     ///
     /// # Panics
-    /// Panics on any other error of the socket.
+    /// Panics if the socket returns an error.
     pub fn try_next(&self) -> Option<String> {
         let mut buffer = [0; 256];
         match self.socket.recv(&mut buffer) {

@@ -49,7 +49,7 @@ impl Certificate {
         (certificate, key)
     }
 
-    /// Configuration of a client that trusts only this certificate.
+    /// Returns the configuration of a client that trusts only this certificate.
     fn client(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.der().clone()).expect("the certificate is valid");
@@ -196,7 +196,7 @@ impl TlsClient {
     /// Sends bytes below the WebSocket layer repeatedly, without reading, until `over` returns `true`.
     ///
     /// # Panics
-    /// Panics if it does not return `true` in time.
+    /// Panics if `over` does not return `true` in time.
     #[track_caller]
     pub fn flood(&mut self, bytes: &[u8], over: impl Fn() -> bool) {
         let stream = self.socket.get_mut();
@@ -210,7 +210,7 @@ impl TlsClient {
                 stream.conn.writer().write_all(bytes).expect("TLS accepts the bytes");
                 stream.conn.write_tls(&mut record).expect("writing to memory cannot fail");
             }
-            // A write that times out is expected here: the server stops reading.
+            // A write may time out: the server is expected to stop reading.
             if let Ok(written) = stream.sock.write(&record) {
                 record.drain(..written);
             }

@@ -1,4 +1,4 @@
-//! JSON Web Tokens (RFC 7519), signed as an issuer next to the server would.
+//! JSON Web Tokens (RFC 7519), signed as an application's own issuer would sign them.
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
@@ -53,7 +53,7 @@ impl IssuerKey {
         format!("{message}.{}", BASE64URL_NOPAD.encode(signature.as_ref()))
     }
 
-    /// Returns its public half as a JSON Web Key.
+    /// Returns the public key as a JSON Web Key.
     #[must_use]
     pub fn public(&self) -> Value {
         // The first byte says that the point is uncompressed: both coordinates follow.
@@ -63,7 +63,7 @@ impl IssuerKey {
     }
 }
 
-/// A JSON Web Key Set.
+/// Returns a JSON Web Key Set of these keys.
 #[must_use]
 pub fn key_set<'a>(keys: impl IntoIterator<Item = &'a IssuerKey>) -> Value {
     json!({"keys": keys.into_iter().map(IssuerKey::public).collect::<Vec<_>>()})

@@ -16,7 +16,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Calls `look` until it returns a value, for at most [`TIMEOUT`].
 ///
 /// # Panics
-/// Panics if it returns none in time.
+/// Panics if `look` returns no value in time.
 #[track_caller]
 pub fn eventually<T>(what: impl Display, look: impl FnMut() -> Option<T>) -> T {
     eventually_within(TIMEOUT, what, look)
@@ -25,7 +25,7 @@ pub fn eventually<T>(what: impl Display, look: impl FnMut() -> Option<T>) -> T {
 /// Calls `look` until it returns a value, for at most `limit`.
 ///
 /// # Panics
-/// Panics if it returns none in time.
+/// Panics if `look` returns no value in time.
 #[track_caller]
 pub fn eventually_within<T>(limit: Duration, what: impl Display, look: impl FnMut() -> Option<T>) -> T {
     poll_until(limit, look).unwrap_or_else(|| panic!("not within {limit:?}: {what}"))
@@ -59,7 +59,8 @@ pub fn let_pass(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Lock that serialises the tests in `heavy::`: two storms at once would exhaust the descriptors.
+/// Acquires the lock that serialises the tests in `heavy::`: two simultaneous storms would exhaust the
+/// descriptors.
 pub fn heavy_test_lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # curl.sh URL
 #
-# Reads an event stream as a shell script would: runs curl in a loop, with the id of the last complete event.
-# Prints the data of each event. Exits when its standard input is closed.
+# Reads an event stream like a shell script would: runs curl in a loop, with the id of the last complete
+# event. Prints the data of each event. Exits when its standard input is closed.
 
 url="$1" last_id="" id="" data=""
 
@@ -18,7 +18,7 @@ while :; do
           id="" data="" ;;
     esac
   done < <(exec curl --silent --show-error --fail --no-buffer --connect-timeout 10 ${last_id:+-H "Last-Event-ID: $last_id"} "$url" </dev/null)
-  # An event that was received in part is sent again.
+  # Discard an incomplete event: the server sends it again.
   id="" data=""
   sleep 1
 done

@@ -33,7 +33,7 @@ def read_stream(client: httpx.Client, url: str, last_id: str) -> str:
 
 threading.Thread(target=exit_with_stdin, daemon=True).start()
 last_id = ""
-# A stream may be silent for any length of time.
+# Set no read timeout: a stream may be silent for any length of time.
 with httpx.Client(timeout=httpx.Timeout(10, read=None)) as client:
     while True:
         last_id = read_stream(client, sys.argv[1], last_id)

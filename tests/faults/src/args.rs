@@ -20,7 +20,7 @@ pub(crate) struct FaultsArgs {
     /// Only these clients
     #[arg(long, value_name = "CLIENT", value_delimiter = ',')]
     clients: Vec<FaultClient>,
-    /// Take a few seconds, with shorter faults and shorter timeouts of the server
+    /// Run for a few seconds only, with shorter faults and shorter timeouts of the server
     #[arg(long)]
     quick: bool,
     /// Length of each message of the burst, in bytes; the burst has 150 kB in total
@@ -34,11 +34,11 @@ pub(crate) struct FaultsArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// Length of a burst in bytes, if the length of its messages is given.
+/// Length of a burst in bytes, if `--burst-message` sets the length of its messages.
 const BURST: usize = 150_000;
 
 impl FaultsArgs {
-    /// Returns the cells, link by link.
+    /// Returns the cells to run, link by link.
     pub(crate) fn cells(&self) -> Vec<FaultCell> {
         let links = match (&self.only[..], self.quick) {
             ([], true) => LinkCondition::quick(),

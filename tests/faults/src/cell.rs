@@ -17,7 +17,7 @@ use crate::ledger::Ledger;
 use crate::outcome::{CellOutcome, CellTimes};
 use crate::traffic_plan::TrafficPlan;
 
-/// Polling interval: maximum delay of an action on a machine that is not busy.
+/// Polling interval, and thus the maximum delay of an action on a machine that is not busy.
 const STEP: Duration = Duration::from_millis(20);
 
 /// A combination of link, client and traffic to test.
@@ -29,12 +29,12 @@ pub struct FaultCell {
     pub client: FaultClient,
     /// Messages to publish.
     pub pace: TrafficPlan,
-    /// Settings of the server (`key=value`).
+    /// Additional settings of the server (`key=value`).
     pub settings: Vec<String>,
 }
 
 impl FaultCell {
-    /// Runs the cell. Returns `None` if it is interrupted by `over`.
+    /// Runs the cell. Returns `None` if it is interrupted through `over`.
     ///
     /// # Panics
     /// Without root, or if a required program is not installed.
@@ -59,7 +59,8 @@ impl FaultCell {
     }
 }
 
-/// Starts clients one after the other, because starting one keeps the machine busy.
+/// Locks the start of a client. Clients are started one after the other, because starting one keeps the
+/// machine busy.
 fn lock_startup() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock()
@@ -77,13 +78,13 @@ struct RunningCell {
 
 impl Drop for RunningCell {
     fn drop(&mut self) {
-        // Kills the script's child processes and stopped processes too.
+        // Kill the script's child processes and stopped processes, too.
         self.link.signal(Signal::KILL);
     }
 }
 
 impl RunningCell {
-    /// Starts a server and a client that subscribes to the channel, on a link without a fault.
+    /// Starts a server, and a client that subscribes to the channel, on a link without a fault.
     fn set(cell: &FaultCell) -> Self {
         let _turn = lock_startup();
         let link = NetworkLink::new();

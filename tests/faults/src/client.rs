@@ -1,4 +1,4 @@
-//! Stock clients, run the way their documentation recommends.
+//! Stock clients, run as their documentation recommends.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use encke_tests::network::NetworkLink;
 use encke_tests::{Script, binaries};
 
-/// Channel that the clients subscribe to.
+/// Channel to which the clients subscribe.
 pub(crate) const CHANNEL: &str = "news";
 
 /// A client that can be tested.
@@ -27,7 +27,7 @@ pub enum FaultClient {
 }
 
 impl FaultClient {
-    /// Starts the client at the far end of a link, against the server at `address`.
+    /// Starts the client at the far end of a link. It connects to the server at `address`.
     ///
     /// # Panics
     /// If the client is not installed.
@@ -53,8 +53,8 @@ impl FaultClient {
         }
     }
 
-    /// Key of the object that the client prints once it is subscribed: messages published afterwards reach
-    /// it.
+    /// Returns the key of the object that the client prints once it is subscribed. The client receives all
+    /// messages published after that.
     #[must_use]
     pub fn subscribed_key(self) -> &'static str {
         match self {

@@ -7,42 +7,42 @@ use std::time::Duration;
 use encke_tests::network::NetworkLink;
 use encke_tests::process::Signal;
 
-/// Receive buffer of the client, in bytes, for zero-window faults. The default buffer would take a whole
-/// burst although the client does not read.
+/// Receive buffer of the client, in bytes, for zero-window faults. The default buffer would hold a whole
+/// burst even if the client reads nothing.
 const SMALL_RECEIVE_BUFFER: u32 = 16 << 10;
 
 /// A fault of a link, or of the client at its end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LinkCondition {
-    /// The rate is limited to this many kilobits (1,000 bits) per second in each direction, until the end.
+    /// Bandwidth limited to this many kilobits (1,000 bits) per second in each direction, until the end.
     Slow(u32),
-    /// This percentage of all packets is lost in each direction, until the end.
+    /// Loss of this percentage of all packets in each direction, until the end.
     Lossy(u8),
-    /// All packets are lost for this time.
+    /// Loss of all packets for this time.
     Cut(Duration),
     /// The client is stopped and reads nothing for this time, while its kernel continues to respond.
     ZeroWindow(Duration),
 }
 
 impl LinkCondition {
-    /// Rows of the table.
+    /// Returns the faults in the rows of the table.
     #[must_use]
     pub fn table() -> Vec<Self> {
         let seconds = Duration::from_secs;
-        // The slowest first, because it takes longest.
+        // The slowest is first, because it takes longest.
         let slow = [8, 16, 32, 64].map(Self::Slow);
         let lossy = [5, 10, 20].map(Self::Lossy);
         [&slow[..], &[Self::ZeroWindow(seconds(60)), Self::Cut(seconds(20))], &lossy].concat()
     }
 
-    /// Faults of the same kinds that take a few seconds.
+    /// Returns faults of the same kinds that take a few seconds.
     #[must_use]
     pub fn quick() -> Vec<Self> {
         let seconds = Duration::from_secs;
         vec![Self::Slow(64), Self::ZeroWindow(seconds(5)), Self::Cut(seconds(3)), Self::Lossy(10)]
     }
 
-    /// How long the fault lasts; `None`: until the end.
+    /// Returns how long the fault lasts. `None`: until the end.
     #[must_use]
     pub fn duration(self) -> Option<Duration> {
         match self {

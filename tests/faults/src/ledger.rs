@@ -1,14 +1,14 @@
-//! Record of what became of each message published to a client.
+//! Record of the outcome of each message published to a client.
 //!
 //! Messages are numbered from 1, like the offsets in the log of their channel. A message is *settled* once
 //! the client has received it, or a gap that covers it. A gap may cover too much: a message that arrives
-//! later counts as delivered.
+//! after it counts as delivered.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// Record of what one client received from one channel.
+/// Record of the messages and gaps that one client received from one channel.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// Indexed by offset - 1.
@@ -17,15 +17,15 @@ pub struct Ledger {
     highest: usize,
     /// Number of repeated deliveries.
     pub duplicated: usize,
-    /// Messages that arrived after a later one.
+    /// Number of messages that arrived after a later one.
     pub misordered: usize,
-    /// Messages that differ from what was published at their offset.
+    /// Number of messages that differ from the one published at their offset.
     pub garbled: usize,
-    /// Gaps received.
+    /// Number of gaps received.
     pub gaps: usize,
-    /// Connections that received a hello.
+    /// Number of connections that received a hello.
     pub hellos: usize,
-    /// Hellos that began a new session.
+    /// Number of hellos that began a new session.
     pub sessions: usize,
 }
 
@@ -86,7 +86,7 @@ impl Ledger {
         self.highest = self.highest.max(offset);
     }
 
-    /// A gap without bounds covers everything published so far.
+    /// Records a gap. Without bounds, it covers everything published so far.
     fn record_gap(&mut self, at: Duration, gap: &Value) {
         self.gaps += 1;
         let from = number(&gap["from"]).unwrap_or(1);
@@ -98,31 +98,32 @@ impl Ledger {
         }
     }
 
-    /// Number of messages published.
+    /// Returns the number of messages published.
     #[must_use]
     pub fn published(&self) -> usize {
         self.messages.len()
     }
 
-    /// Number of messages that the client has.
+    /// Returns the number of messages that the client has received.
     #[must_use]
     pub fn delivered(&self) -> usize {
         self.count(|settled| matches!(settled, Some(SettledState::Delivered(_))))
     }
 
-    /// Number of messages that the client does not have, but that a gap covers.
+    /// Returns the number of messages that the client has not received, but that a gap covers.
     #[must_use]
     pub fn covered(&self) -> usize {
         self.count(|settled| matches!(settled, Some(SettledState::Covered(_))))
     }
 
-    /// Number of messages that the client neither has nor knows to be missing.
+    /// Returns the number of messages that the client has not received and does not know to be missing.
     #[must_use]
     pub fn missing(&self) -> usize {
         self.count(|settled| settled.is_none())
     }
 
-    /// Number of missing messages that precede a delivered one, and so will not arrive any more.
+    /// Returns the number of missing messages that precede a delivered one, and therefore can no longer
+    /// arrive.
     #[must_use]
     pub fn lost(&self) -> usize {
         self.messages.iter().take(self.highest).filter(|message| message.settled.is_none()).count()
@@ -132,7 +133,7 @@ impl Ledger {
         self.messages.iter().filter(|message| of(message.settled)).count()
     }
 
-    /// Time at which the last of the messages published up to `instant` was settled; `None` if one is not
+    /// Returns when the last of the messages published up to `instant` was settled, or `None` if one is not
     /// settled.
     #[must_use]
     pub fn settled(&self, instant: Duration) -> Option<Duration> {
@@ -142,14 +143,14 @@ impl Ledger {
             .try_fold(Duration::ZERO, |last, at| Some(last.max(at?)))
     }
 
-    /// The first delivery after `instant`.
+    /// Returns the time of the first delivery after `instant`.
     #[must_use]
     pub fn first_after(&self, instant: Duration) -> Option<Duration> {
         self.deliveries().filter(|at| *at > instant).min()
     }
 
-    /// Longest time between two deliveries, of those intervals that end after `since`. If a message is
-    /// missing, the last interval ends at `now`.
+    /// Returns the longest time between deliveries, considering intervals that end after `since`. If a
+    /// message is missing, the last interval ends at `now`.
     #[must_use]
     pub fn longest_pause(&self, since: Duration, now: Duration) -> Duration {
         let waiting_until = (self.missing() > 0).then_some(now);

@@ -1,6 +1,6 @@
 //! Stock clients on bad links: when each recovers, and what it loses. README.md says how to run the tests.
 //!
-//! Each [`FaultCell`] of the table has a server, a network namespace and a client of its own, so cells run
+//! Each [`FaultCell`] of the table has its own server, network namespace and client, so cells run
 //! concurrently.
 
 mod cell;

@@ -35,8 +35,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs all cells at once. The result lacks interrupted cells, and those that panicked: their panic has been
-/// printed.
+/// Runs all cells concurrently. The result lacks interrupted cells, and those that panicked, whose panics
+/// have been printed.
 fn run(cells: &[FaultCell], over: &AtomicBool) -> io::Result<Vec<CellOutcome>> {
     thread::scope(|scope| {
         let mut running = Vec::new();

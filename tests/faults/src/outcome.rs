@@ -13,52 +13,54 @@ use crate::ledger::Ledger;
 /// Times of the events in a cell, counted from its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CellTimes {
-    /// The fault began.
+    /// When the fault began.
     pub(crate) fault_start: Option<Duration>,
-    /// The burst was published.
+    /// When the burst was published.
     pub(crate) burst: Option<Duration>,
-    /// The fault was removed, if it was.
+    /// When the fault was removed, if it was.
     pub(crate) fault_end: Option<Duration>,
-    /// The last message was published.
+    /// When the last message was published.
     pub(crate) last_publish: Option<Duration>,
-    /// The cell ended.
+    /// When the cell ended.
     pub(crate) end: Duration,
 }
 
 /// Result of one cell. Times are in seconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct CellOutcome {
-    /// The link's condition.
+    /// Name of the link's fault.
     pub link: String,
     /// Name of the client.
     pub client: String,
-    /// Messages published.
+    /// Number of messages published.
     pub published: usize,
-    /// Messages that reached the client.
+    /// Number of messages that reached the client.
     pub delivered: usize,
-    /// Messages that the client does not have, but that a gap covers.
+    /// Number of messages that the client has not received, but that a gap covers.
     pub covered: usize,
-    /// Messages that the client does not have, without a gap, although it has a later one.
+    /// Number of messages that the client has not received, without a gap, although it has received a later
+    /// one.
     pub lost: usize,
-    /// Messages that had not arrived when the cell ended, with no later message delivered either.
+    /// Number of messages that had not arrived when the cell ended, and that no delivered message follows.
     pub outstanding: usize,
-    /// Repeated deliveries.
+    /// Number of repeated deliveries.
     pub duplicated: usize,
-    /// Messages that arrived after a later one.
+    /// Number of messages that arrived after a later one.
     pub misordered: usize,
-    /// Messages that differ from what was published.
+    /// Number of messages that differ from the published ones.
     pub garbled: usize,
     /// Whether the fault was removed.
     pub fault_ended: bool,
-    /// From the end of the fault to the first message after it.
+    /// Time from the end of the fault to the first message after it.
     pub first_s: Option<f64>,
-    /// From the end of the fault until all messages published by then were delivered or covered by a gap.
+    /// Time from the end of the fault until all messages published by then were delivered or covered by a
+    /// gap.
     pub back_s: Option<f64>,
-    /// From the burst until the client had all of it.
+    /// Time from the burst until the client had received all of it.
     pub burst_s: Option<f64>,
-    /// The longest time between two messages, from the start of the fault.
+    /// Longest time between messages, from the start of the fault.
     pub pause_s: f64,
-    /// Connections that received a hello.
+    /// Number of connections that received a hello.
     pub connections: usize,
     /// Number of sessions that the client had.
     pub sessions: usize,
@@ -105,7 +107,8 @@ impl CellOutcome {
         }
     }
 
-    /// Whether every message arrived once and in order, or was covered by a gap, before the cell ended.
+    /// Returns whether every message arrived once and in order, or was covered by a gap, before the cell
+    /// ended.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.lost + self.outstanding + self.duplicated + self.misordered + self.garbled == 0
@@ -114,12 +117,12 @@ impl CellOutcome {
 
 fn recovery_time(condition: LinkCondition, ledger: &Ledger, at: CellTimes) -> Option<Duration> {
     condition.duration()?;
-    // Messages published before the end of the fault may have arrived before it too, except in its last
-    // moment.
+    // Messages published before the end of the fault may also have arrived before it, except those of the
+    // last moment.
     Some(ledger.settled(at.fault_end?)?.saturating_sub(at.fault_end?))
 }
 
-/// Reads `encke_session_events_total{event="suspended",reason="..."} N`.
+/// Parses lines such as `encke_session_events_total{event="suspended",reason="..."} N`.
 fn parse_suspensions(metrics: &str) -> BTreeMap<String, u64> {
     let of_line = |line: &str| {
         let rest = line.strip_prefix(r#"encke_session_events_total{event="suspended",reason=""#)?;
@@ -129,7 +132,7 @@ fn parse_suspensions(metrics: &str) -> BTreeMap<String, u64> {
     metrics.lines().filter_map(of_line).collect()
 }
 
-/// Timestamp, event and reason of each log record of a session.
+/// Returns the timestamp, event and reason of each log record of a session.
 fn lifecycle(server: &RunningServer) -> Vec<String> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let records = server.logs.records().into_iter().filter(|record| record["number"].is_u64());

@@ -4,8 +4,8 @@ use comfy_table::{Table, presets::ASCII_MARKDOWN};
 
 use crate::outcome::CellOutcome;
 
-/// A table of links by clients, with the time until each client recovered, or its longest pause and the time
-/// that the burst took; and with what it lost.
+/// Returns a table of links by clients, with the time until each client recovered, or its longest pause and
+/// the duration of the burst, and with the messages that it lost.
 #[must_use]
 pub fn by_link_and_client(outcomes: &[CellOutcome]) -> String {
     let (mut links, mut clients) = (Vec::new(), Vec::new());
@@ -28,7 +28,7 @@ pub fn by_link_and_client(outcomes: &[CellOutcome]) -> String {
     table.to_string()
 }
 
-/// A table with a row for each cell, and all its figures.
+/// Returns a table with a row for each cell and all its results.
 #[must_use]
 pub fn in_detail(outcomes: &[CellOutcome]) -> String {
     let mut table = table(vec![

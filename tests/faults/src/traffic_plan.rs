@@ -1,9 +1,9 @@
-//! The traffic of a cell: what is published, and when.
+//! The traffic of a cell: which messages are published, and when.
 
 use std::time::Duration;
 
-/// The traffic of a cell. It fits the slowest link of the table: 100 bytes per second take about 400 as an
-/// event in a packet of its own.
+/// The traffic of a cell. It fits the slowest link of the table: 100 bytes per second take about 400, as each
+/// event needs a separate packet.
 #[derive(Clone, Copy, Debug)]
 pub struct TrafficPlan {
     /// Time between messages.
@@ -12,7 +12,7 @@ pub struct TrafficPlan {
     pub message: usize,
     /// Time from the start to the fault.
     pub before_fault: Duration,
-    /// Time from the fault to a burst.
+    /// Time from the fault to the burst.
     pub until_burst: Duration,
     /// Number of messages in the burst.
     pub burst: usize,
@@ -22,12 +22,12 @@ pub struct TrafficPlan {
     pub during_fault: Duration,
     /// How long messages are published after the end of a fault.
     pub after_fault: Duration,
-    /// Maximum time from the last publish until everything must have arrived.
+    /// Maximum time from the last publish until all messages must have arrived.
     pub limit: Duration,
 }
 
 impl TrafficPlan {
-    /// Traffic of the table's cells.
+    /// Returns the traffic of the table's cells.
     #[must_use]
     pub fn table() -> Self {
         Self {
@@ -43,7 +43,8 @@ impl TrafficPlan {
         }
     }
 
-    /// Traffic of a cell that takes a few seconds. Its server needs [`QUICK_SETTINGS`](Self::QUICK_SETTINGS).
+    /// Returns the traffic of a cell that takes a few seconds. Its server needs
+    /// [`QUICK_SETTINGS`](Self::QUICK_SETTINGS).
     #[must_use]
     pub fn quick() -> Self {
         Self {
@@ -58,7 +59,7 @@ impl TrafficPlan {
         }
     }
 
-    /// Settings of the server for quick cells, with timeouts in proportion.
+    /// Settings of the server for quick cells, with proportionally shorter timeouts.
     pub const QUICK_SETTINGS: [&str; 3] =
         ["session.ping_interval=1500ms", "session.pong_timeout=1s", "session.write_timeout=2s"];
 }

@@ -1,5 +1,5 @@
-//! Bayeux request bodies. Every message gets a reply that is JSON and repeats the message's id, and every
-//! accepted message keeps its meaning when it is written again.
+//! Fuzzes Bayeux request bodies. Every message must get a JSON reply that repeats its id, and every accepted
+//! message must keep its meaning when it is encoded again.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// Maximum length of an error message. Error messages quote only part of the client's input.
 const MAX_ERROR_CHARS: usize = 240;
 
-/// The input is the body of a request.
+/// Checks the body of a request.
 ///
 /// # Panics
 /// If an invariant is violated.
@@ -29,13 +29,13 @@ pub fn run(input: &[u8]) {
         Err(BadBody::NotJson(error)) => assert_is_short(&error),
         Err(error @ BadBody::TooMany(_)) => assert_is_short(&error.to_string()),
     }
-    // The text of a WebSocket message is parsed like a body. A text that is neither an array nor an object
-    // gets a reply too.
+    // The text of a WebSocket message is parsed like a body, but a text that is neither an array nor an
+    // object gets a reply, too.
     let (_, reply) = respond_to(body, Ok(Success::Done));
     reply_fields(&reply);
 }
 
-/// Whether the messages of a body should be accepted.
+/// Returns whether the messages of a body should be accepted.
 fn should_be_accepted(body: &str) -> bool {
     let Ok(value) = serde_json::from_str::<&RawValue>(body) else { return false };
     match serde_json::from_str::<Vec<&RawValue>>(value.get()) {
@@ -54,7 +54,7 @@ impl TextSink for TextCollector {
     }
 }
 
-/// Returns the command in a text, and the reply to it if executing the command has this outcome.
+/// Parses a message. Returns its command, and the reply to be sent if executing the command has this outcome.
 fn respond_to<'a>(
     text: &'a str,
     outcome: Result<Success<'_>, CommandError>,
@@ -104,7 +104,7 @@ fn check_message(text: &str) {
     }
 }
 
-/// A reply repeats the id and the channel of its message, if they could be parsed.
+/// Checks that a reply repeats the id and the channel of its message, if they could be parsed.
 fn check_reply(text: &str, was_parsed: bool, reply: &str) {
     let reply = reply_fields(reply);
     let sent: BTreeMap<&str, &RawValue> = serde_json::from_str(text).unwrap_or_default();
@@ -203,10 +203,10 @@ fn write(command: &Command<'_>) -> String {
     }
 }
 
-/// Subscribers receive the published data.
+/// Checks that subscribers receive the published data.
 fn check_event(channel: &str, data: &str) {
     let Ok(data) = CompactJson::parse(data) else { return };
-    // Any text can be the name of a user.
+    // The name of a user can be any text, even that of the channel.
     let user = json!(channel).to_string();
     let encodings = {
         let content = Content { user: Some(channel.into()), ..data.clone().into() };

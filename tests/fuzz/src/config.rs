@@ -1,5 +1,5 @@
-//! Configuration from a file, the environment and the command line. It is either accepted, or rejected with
-//! an error that names the cause; and the source of a setting does not change its meaning.
+//! Fuzzes the configuration from a file, the environment and the command line. It must be accepted, or
+//! rejected with an error that names the cause; and the source of a setting must not change its meaning.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use crate::memory_socket::MemorySocket;
 use crate::rfc6455;
 use crate::simulation::ServerSimulation;
 
-/// If this text occurs only in secrets, no error message may contain it.
+/// Marks secrets in the input. If it occurs only in secrets, no error message may contain it.
 const SECRET_MARKER: &str = "S3CR3T";
 
 static TEMP_DIR: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a temporary directory"));
 
-/// Lines that begin with `!` are values of `--set`, those that begin with `$` are environment variables, and
-/// all other lines are the file.
+/// Checks a configuration. Lines that begin with `!` are values of `--set`, those that begin with `$` are
+/// environment variables, and all other lines form the file.
 ///
 /// # Panics
 /// If an invariant is violated.
@@ -49,21 +49,22 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Whether the configuration may name other files. Keys and certificates in files are out of scope, and some
-/// files never end.
+/// Returns whether the configuration may name other files. Keys and certificates in files are out of scope,
+/// and some files never end.
 fn reads_files(input: &str) -> bool {
     let input = input.to_ascii_lowercase();
     ["certificate", "key_file", "\\u", "tls"].iter().any(|word| input.contains(word))
 }
 
 fn write_file(text: &str) -> PathBuf {
-    // Several tests may run at the same time.
+    // Use one file per thread, because several tests may run simultaneously.
     let path = TEMP_DIR.path().join(format!("{:?}.toml", std::thread::current().id()));
     fs::write(&path, text).expect("the temporary directory is writable");
     path
 }
 
-/// The same values given on the command line produce the same configuration.
+/// Checks an accepted configuration: given on the command line, the same values must produce the same
+/// configuration.
 fn check_accepted(config: &Config, settings: &Settings, table: &Table) {
     for warning in config.warnings(1024) {
         assert!(!warning.is_empty());
@@ -75,7 +76,7 @@ fn check_accepted(config: &Config, settings: &Settings, table: &Table) {
             flags.push(format!("{section}.{key}={}", as_text(value)));
         }
     }
-    // The original flags come last, and so still take precedence.
+    // Add the original flags last, so that they still take precedence.
     flags.extend(settings.flags.iter().cloned());
     let without_file = Settings { file: None, flags, ..settings.clone() };
     let environment_wins = !settings.environment.is_empty();
@@ -87,7 +88,7 @@ fn check_accepted(config: &Config, settings: &Settings, table: &Table) {
     }
 }
 
-/// A server starts with any accepted configuration, and greets its clients.
+/// Checks that a server starts with an accepted configuration, and greets its clients.
 fn serve_with(config: Config) {
     let needs_token = config.auth.needs_token();
     let mut simulated = ServerSimulation::new(config, None);
@@ -111,7 +112,7 @@ fn serve_with(config: Config) {
     assert_eq!(simulated.tasks(), 0);
 }
 
-/// Formats a value as on a command line.
+/// Formats a value as it is written on a command line.
 fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! Model of a server's answers to a client's frames. It is simple rather than fast.
+//! A model of the server's answers to a client's frames, written to be simple rather than fast.
 
 use encke_core::close::CloseCode::{self, BadFrame, InvalidPayload, TooBig, UnsupportedData};
 use encke_core::dialect::json::{Reply, ReplyOutcome, parse_command};
@@ -6,17 +6,17 @@ use encke_core::dialect::{Command, CommandRequest};
 
 use crate::rfc6455::{BINARY, CLOSE, CONTINUATION, FrameHeader, PING, PONG, ParsedFrame, TEXT, frames};
 
-/// Maximum length of a message and of a frame in bytes, as configured.
+/// Maximum length of a message and of a frame, in bytes. Set in the server's configuration.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 
-/// An expected answer.
+/// An answer that the server must send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExpectedAnswer {
     /// A Pong frame with this payload.
     Pong(Vec<u8>),
     /// A reply to a command. `id` is `None` if the command has no id.
     Reply { id: Option<u64>, is_error: bool },
-    /// An optional reply to a command without an id: the server replies only if it refuses the command.
+    /// An optional reply to a command without an id: the server replies only if it rejects the command.
     Refusal,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum ExpectedAnswer {
 pub(crate) enum ExpectedEnd {
     /// The connection stays open.
     Open,
-    /// The frames violate RFC 6455 or a limit of the server. The close code is one of these.
+    /// The frames violate RFC 6455 or a limit of the server. The close code is one of the listed codes.
     Refused(&'static [CloseCode]),
     /// The client sent a Close frame.
     ByClient,
@@ -33,7 +33,7 @@ pub(crate) enum ExpectedEnd {
     ByCommand,
 }
 
-/// Expected result of a stream.
+/// Expected reaction of the server to a stream of frames.
 #[derive(Debug)]
 pub(crate) struct ExpectedStream {
     pub(crate) answers: Vec<ExpectedAnswer>,
@@ -41,7 +41,7 @@ pub(crate) struct ExpectedStream {
     /// Number of answers after which the server may close the session because the client acknowledged a
     /// message that was never sent.
     pub(crate) may_end_after: Option<usize>,
-    /// A fragmented message of which not all frames have been read.
+    /// Fragmented message whose last frame has not been read.
     open: Option<OpenMessage>,
 }
 
@@ -95,7 +95,7 @@ impl ExpectedStream {
             PONG if payload.len() == 8 => self.may_end(),
             PONG => {}
             CLOSE => self.end = close(&payload),
-            // A continuation without a message, or a new message before the last one is complete.
+            // This frame continues no message, or begins one before the previous message is complete.
             _ => self.end = ExpectedEnd::Refused(&[BadFrame]),
         }
     }
@@ -103,8 +103,8 @@ impl ExpectedStream {
     fn part(&mut self, is_last: bool, payload: &[u8]) {
         let open = self.open.as_mut().expect("a message is open");
         open.bytes.extend(payload);
-        // A character may continue in the next frame, but bytes that cannot become valid UTF-8 are refused at
-        // once.
+        // A character may continue in the next frame, but bytes that cannot become valid UTF-8 are rejected
+        // immediately.
         let is_good = match std::str::from_utf8(&open.bytes) {
             Err(error) if open.is_text => !is_last && error.error_len().is_none(),
             _ => true,
@@ -147,16 +147,17 @@ impl ExpectedStream {
     }
 }
 
-/// Compares the answers of a server with the expected ones.
+/// Compares the answers of the server with the expected ones.
 #[derive(Debug)]
 pub(crate) struct AnswerChecker<'a> {
     replies: OrderedAnswers<'a>,
-    /// Expected pongs, if they are ordered independently. Otherwise they are among the replies.
+    /// Expected pongs, if their order does not depend on the replies. `None`: they are among the replies.
     pongs: Option<OrderedAnswers<'a>>,
 }
 
 impl<'a> AnswerChecker<'a> {
-    /// If the engine is late, replies wait for it and pongs do not, so each kind has an order of its own.
+    /// Creates a checker. If the engine is late, replies wait for it but pongs do not, so each kind has its
+    /// own order.
     pub(crate) fn to(due: &'a [ExpectedAnswer], is_late: bool) -> Self {
         if !is_late {
             return Self { replies: OrderedAnswers::to(due.iter().collect()), pongs: None };
@@ -187,7 +188,7 @@ impl<'a> AnswerChecker<'a> {
         }
     }
 
-    /// Asserts that the first `first` answers have arrived. Does nothing if the engine is late: then none
+    /// Asserts that the first `first` answers have arrived. Does nothing if the engine is late, because none
     /// need have arrived.
     pub(crate) fn check_first(&self, first: usize) {
         if self.pongs.is_none() {
@@ -237,7 +238,8 @@ impl<'a> OrderedAnswers<'a> {
     }
 }
 
-/// A Close frame has an empty payload, or a code and a reason (RFC 6455, section 5.5.1).
+/// Returns the end that a Close frame causes. Its payload must be empty, or a code and a reason (RFC 6455,
+/// section 5.5.1).
 fn close(payload: &[u8]) -> ExpectedEnd {
     match payload {
         [_] => ExpectedEnd::Refused(&[BadFrame]),

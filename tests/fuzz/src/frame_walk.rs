@@ -1,12 +1,13 @@
-//! The frame walk returns the same results however the stream is split, and the same as a model that parses
-//! each frame separately.
+//! Fuzzes the frame walk. Its results must not depend on how the stream is split, and must equal those of a
+//! model that parses each frame separately.
 
 use encke_core::frame_walk::FrameWalk;
 
 use crate::pieces::cut;
 use crate::rfc6455::FrameHeader;
 
-/// The first byte says how the stream is split, the second how many frames to request at a time.
+/// Walks a stream of frames. The first byte of the input determines how the stream is split, the second how
+/// many frames to request at a time.
 ///
 /// # Panics
 /// If the walk and the model disagree.
@@ -37,7 +38,7 @@ pub fn run(input: &[u8]) {
     assert_eq!((at, ended), (stream.len(), ends.len()), "not all bytes were walked");
 }
 
-/// Checks the walk after `at` bytes, in which `ended` frames have ended.
+/// Checks the state of the walk after `at` bytes and `ended` complete frames.
 fn check_position(walk: &FrameWalk, stream: &[u8], ends: &[usize], ended: usize, at: usize) {
     let begun = ended.checked_sub(1).map_or(0, |last| ends[last]);
     assert!(begun <= at && ends.get(ended).is_none_or(|next| at < *next), "{ended} frames in {at} bytes");

@@ -1,5 +1,5 @@
-//! A WebSocket connection after its upgrade. However a client's bytes are split, the server answers them as
-//! RFC 6455 and the dialect require, and releases all resources at the end.
+//! Fuzzes a WebSocket connection after its upgrade. Regardless of how a client's bytes are split, the server
+//! must answer them as RFC 6455 and the dialect require, and release all resources at the end.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -15,15 +15,16 @@ use crate::pieces::cut;
 use crate::rfc6455::{CLOSE, PING, PONG, ParsedFrame, TEXT, frames, write};
 use crate::simulation::ServerSimulation;
 
-/// Flags in the first byte. The other bits say how the stream is split.
+/// Flags in the first byte of the input. The other bits determine how the stream is split.
 const FRAME_LIST: u8 = 0x80;
 const HEARTBEAT_MESSAGES: u8 = 0x40;
 const LATE_ENGINE: u8 = 0x20;
 
-/// Enough time to process all input that exceeds `limits.frames_per_second`, but less than any deadline of
-/// the client.
+/// How long to wait for answers: long enough for input that exceeds `limits.frames_per_second`, but shorter
+/// than every deadline of the client.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// Longer than all timeouts that follow the end of a connection.
+/// How long to wait for resources to be released: longer than all timeouts that follow the end of a
+/// connection.
 const CLEANUP_TIME: Duration = Duration::from_secs(5);
 
 static CONFIG: LazyLock<Config> = LazyLock::new(|| {
@@ -48,8 +49,9 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| {
     Settings { flags, ..Settings::default() }.resolve().expect("the settings are valid")
 });
 
-/// The first byte says how the stream is split, and whether the rest of the input is the stream itself or a
-/// list of frames: each line has the first byte of a frame and its payload.
+/// Serves a client that sends a stream. The first byte of the input determines how the stream is split, and
+/// whether the rest is the stream itself or a list of frames: each line has the first byte of a frame and its
+/// payload.
 ///
 /// # Panics
 /// If an invariant is violated.
@@ -91,7 +93,7 @@ fn encode_frames(parts: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// Asserts that the server sent what was expected.
+/// Asserts that the server sent the expected answers.
 fn check(expected: &ExpectedStream, is_late: bool, bytes: &[u8], has_ended: bool) {
     let (frames, rest) = frames(bytes);
     assert!(rest.is_empty(), "incomplete frame: {rest:?}");
@@ -107,7 +109,7 @@ fn check(expected: &ExpectedStream, is_late: bool, bytes: &[u8], has_ended: bool
                     ServerMessage::Reply(reply) => answers.record_reply(&reply),
                     ServerMessage::Message(message) => seq = next(seq, message.seq),
                     ServerMessage::Gap(gap) => seq = next(seq, gap.seq),
-                    // Sent when half of the replay ring is unacknowledged.
+                    // The server sends a ping when half of the replay ring is unacknowledged.
                     ServerMessage::Ping(ping) => assert_eq!(ping.seq, seq),
                     other => panic!("unexpected message: {other:?}"),
                 }
@@ -127,7 +129,8 @@ fn next(last: u64, seq: u64) -> u64 {
     seq
 }
 
-/// `close` is `None` without a Close frame, and `Some(None)` if its code is not one of the server's.
+/// Asserts that the connection ended as expected. `close` is `None` if there was no Close frame, and
+/// `Some(None)` if the server never uses its code.
 fn check_end(expected: &ExpectedStream, answers: &AnswerChecker<'_>, close: Option<Option<CloseCode>>) {
     if let Some(first) = expected.may_end_after
         && close == Some(Some(CloseCode::ProtocolError))

@@ -1,11 +1,12 @@
-//! The query of a request, and the headers that decide whether it is accepted.
+//! Fuzzes the query of a request, and the headers that decide whether the request is accepted.
 
 use encke_server::auth::{Hosts, Origins};
 use encke_server::fuzzing;
 
 use crate::pages::{is_safe_from_rebinding, may_connect, without_port};
 
-/// The lines of the input are a query, an `Authorization`, an `Origin`, and values of `Host`.
+/// Checks a request. The lines of the input are a query, an `Authorization`, an `Origin`, and values of
+/// `Host`.
 ///
 /// # Panics
 /// If an invariant is violated.
@@ -26,7 +27,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// The last value of each name counts. A malformed value invalidates the query.
+/// Checks that the last value of each name counts, and that a malformed value invalidates the query.
 fn check_query(text: &str) {
     let pairs: Vec<_> = form_urlencoded::parse(text.as_bytes()).collect();
     let last =
@@ -51,7 +52,8 @@ fn check_bearer(authorization: &[u8]) {
     assert_eq!(fuzzing::bearer(&[b"Bearer ", token].concat()), Some(token));
 }
 
-/// Without tokens, a request is accepted only if its host is an address, `localhost` or a listed name.
+/// Checks that, without tokens, a request is accepted only if its host is an address, `localhost` or a listed
+/// name.
 fn check_host(values: &[&[u8]]) {
     let listed = Hosts::new(&["encke.example".to_owned()]);
     let allowed = fuzzing::is_host_allowed(&listed, values, None);
@@ -77,7 +79,7 @@ fn check_host(values: &[&[u8]]) {
     }
 }
 
-/// Checks whether a page of this origin may connect, listed or not.
+/// Checks whether a page may connect, with and without its origin in the list.
 fn check_origin(origin: &str, host: &str) {
     for unguarded in [false, true] {
         if Origins::default().allows(Some(origin), Some(host), unguarded) {

@@ -1,4 +1,4 @@
-//! HTTP requests to the public listener of a server with all its threads.
+//! Fuzzes HTTP requests to the public listener of a server with all its threads.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,10 +12,12 @@ use encke_server::events::NoHooks;
 use crate::pages::{is_safe_from_rebinding, may_connect};
 use crate::pieces::cut;
 
-/// Flag in the first byte: the server requires tokens. The other bits say how the request is split.
+/// Flag in the first byte of the input: use the server that requires tokens. The other bits determine how the
+/// request is split.
 const REQUIRES_TOKENS: u8 = 0x80;
 
-/// Much longer than any answer takes, and shorter than all of the server's timeouts for a connection.
+/// How long to wait for a response: much longer than any response takes, but shorter than all of the server's
+/// timeouts for a connection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 static OPEN: LazyLock<Server> = LazyLock::new(|| server(&[]));
@@ -43,11 +45,12 @@ struct RequestHeaders<'a> {
 /// Everything received on a connection.
 struct ReceivedAnswer {
     bytes: Vec<u8>,
-    /// Whether the server reset the connection because it had not read all input. Its answer may be lost.
+    /// Whether the server reset the connection because it had not read all input. The response may be lost.
     was_reset: bool,
 }
 
-/// The first byte says how the other bytes are split, and which server receives them.
+/// Sends the input to a server. The first byte determines how the other bytes are split, and which server
+/// receives them.
 ///
 /// # Panics
 /// If an invariant is violated.
@@ -72,14 +75,14 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Sends the pieces and reads the answer. If the request is complete, waits for the answer before it ends its
-/// stream: hyper treats a client that has ended its stream as closed and sends no answer.
+/// Sends the pieces and reads the response. If the request is complete, waits for the response before ending
+/// the client's stream: hyper treats a client that has ended its stream as closed and sends no response.
 fn exchange<'a>(server: &Server, pieces: impl Iterator<Item = &'a [u8]>, is_whole: bool) -> ReceivedAnswer {
     let mut socket = TcpStream::connect(server.public_address()).expect("it listens");
     socket.set_nodelay(true).expect("a TCP socket");
     socket.set_read_timeout(Some(ANSWER_TIMEOUT)).expect("a nonzero timeout");
     for piece in pieces {
-        // The server may have answered and closed the connection already.
+        // The server may already have responded and closed the connection.
         if socket.write_all(piece).is_err() {
             break;
         }
@@ -88,13 +91,13 @@ fn exchange<'a>(server: &Server, pieces: impl Iterator<Item = &'a [u8]>, is_whol
     if is_whole {
         while !answer.has_begun() && read(&mut socket, &mut answer) {}
     }
-    // The server may have ended the connection already.
+    // The server may already have ended the connection.
     drop(socket.shutdown(Shutdown::Write));
     while read(&mut socket, &mut answer) {}
     answer
 }
 
-/// Reads once. Returns whether it received any bytes.
+/// Reads once. Returns whether the client may receive more.
 fn read(socket: &mut TcpStream, answer: &mut ReceivedAnswer) -> bool {
     let mut piece = [0; 4096];
     match socket.read(&mut piece) {
@@ -106,7 +109,7 @@ fn read(socket: &mut TcpStream, answer: &mut ReceivedAnswer) -> bool {
             answer.was_reset = true;
             false
         }
-        // libFuzzer uses an alarm signal.
+        // The alarm signal of libFuzzer may interrupt the call.
         Err(error) if error.kind() == ErrorKind::Interrupted => true,
         Err(error) => {
             panic!("no answer: {error}; received so far: {}", String::from_utf8_lossy(&answer.bytes))
@@ -141,14 +144,14 @@ impl<'a> RequestHeaders<'a> {
 }
 
 impl ReceivedAnswer {
-    /// Status of the first response.
+    /// Returns the status of the first response.
     fn status(&self) -> Option<u16> {
         let line = self.bytes.strip_prefix(b"HTTP/1.1 ").or_else(|| self.bytes.strip_prefix(b"HTTP/1.0 "))?;
         std::str::from_utf8(line.get(..3)?).ok()?.parse().ok()
     }
 
-    /// Whether the head of the first response has arrived and, for a WebSocket or an event stream, the
-    /// beginning of its content.
+    /// Returns whether the head of the first response has arrived and, for a WebSocket or an event stream,
+    /// the beginning of its content.
     fn has_begun(&self) -> bool {
         let Some(end) = self.bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { return false };
         !matches!(self.status(), Some(101 | 200)) || self.bytes.len() > end + 4

@@ -1,5 +1,5 @@
-//! The `json` dialect. Every accepted command keeps its meaning when it is written again, and every JSON
-//! parser accepts the data that a client publishes.
+//! Fuzzes the `json` dialect. Every accepted command must keep its meaning when it is encoded again, and
+//! every JSON parser must accept the data that a client publishes.
 
 use encke_core::dialect::json::{Json, ServerMessage, parse_command};
 use encke_core::dialect::{ByPattern, Command, Since, StartPosition};
@@ -8,7 +8,7 @@ use encke_core::message::{CompactJson, Content, MAX_DEPTH, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// The input is a text from a client or from a server.
+/// Checks a text from a client or from a server.
 ///
 /// # Panics
 /// If an invariant is violated.
@@ -31,7 +31,7 @@ pub fn run(input: &[u8]) {
             serde_json::from_str(&again).unwrap_or_else(|error| panic!("{again}: {error}"));
         assert_eq!(read.to_json(), again);
     }
-    // Tries any JSON as published data.
+    // Try any JSON text as published data.
     if let Ok(data) = serde_json::from_str::<&RawValue>(text) {
         check_published("news", data.get());
     }
@@ -68,9 +68,10 @@ fn write(id: Option<u64>, command: &Command<'_>) -> String {
     object.to_string()
 }
 
-/// `data` is accepted exactly if a strict parser accepts it and it is not too deep.
+/// Checks that published data is accepted if and only if a strict parser accepts it and it is not nested too
+/// deeply.
 fn check_published(channel: &str, data: &str) {
-    // The `Value` parser of serde_json refuses numbers outside the range of a double, and lone surrogates, as
+    // The `Value` parser of serde_json rejects numbers outside the range of a double, and lone surrogates, as
     // most clients' parsers do.
     let value = serde_json::from_str::<Value>(data).ok().filter(|_| depth(data) <= MAX_DEPTH);
     let compact = match (CompactJson::parse(data), &value) {
@@ -89,9 +90,9 @@ fn check_published(channel: &str, data: &str) {
     check_delivered(channel, &compact);
 }
 
-/// Subscribers receive the published data.
+/// Checks that subscribers receive the published data.
 fn check_delivered(channel: &str, data: &CompactJson<'_>) {
-    // Any text can be the name of a user.
+    // The name of a user can be any text, even the data.
     for (user, at_ms) in
         [(None, None), (Some(channel), Some(0)), (Some(data.as_str()), None), (None, Some(u64::MAX))]
     {
@@ -128,7 +129,7 @@ fn check_delivery((user, at_ms): (Option<&str>, Option<u64>), channel: &str, dat
     }
 }
 
-/// Nesting depth of arrays and objects in a valid JSON text.
+/// Returns the nesting depth of arrays and objects in a valid JSON text.
 fn depth(json: &str) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0, 0, false, false);
     for byte in json.bytes() {

@@ -1,4 +1,5 @@
-//! Client tokens: garbage, and garbage with a valid signature, so that the code that reads claims is reached.
+//! Fuzzes client tokens: garbage, and garbage with a valid signature, so that the code that reads claims is
+//! reached.
 
 use std::sync::LazyLock;
 
@@ -18,8 +19,9 @@ static AUTH: LazyLock<Auth> = LazyLock::new(|| {
     Auth::new(keys.into(), ApiKeys::default(), Origins::default(), Hosts::default())
 });
 
-/// The first byte says what follows. `u`: an unsigned token. `m`: a text to sign as it is. Anything else: the
-/// text of the header, a line break, and the text of the claims, both to be encoded and signed.
+/// Checks a token. The first byte of the input determines the meaning of the rest. `u`: an unsigned token.
+/// `m`: a text to be signed unchanged. Anything else: the text of the header, a line break, and the text of
+/// the claims, both to be encoded and signed.
 ///
 /// # Panics
 /// If an invalid token is accepted, or the identity differs from the claims.
@@ -90,7 +92,7 @@ fn now() -> f64 {
     NOW_SECS as f64
 }
 
-/// The identity has exactly the permissions in the claim.
+/// Checks that the identity has exactly the permissions in the claim.
 fn check_permissions(identity: &Identity, claim: &Value) {
     let rules: Vec<_> = claim.as_object().into_iter().flatten().collect();
     let may = |name: &str, channel: &str| {

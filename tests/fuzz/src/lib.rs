@@ -24,10 +24,7 @@ mod corpora;
 
 use std::path::Path;
 
-/// Runs a target on files, like the binaries built without cargo-fuzz.
-///
-/// # Panics
-/// If a file cannot be read, or the target panics.
+/// Runs a target on the contents of files.
 pub fn run_files(target: fn(&[u8]), files: impl IntoIterator<Item = impl AsRef<Path>>) {
     for file in files {
         let file = file.as_ref();

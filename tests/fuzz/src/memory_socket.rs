@@ -1,4 +1,4 @@
-//! A socket in memory, whose client reads at once.
+//! An in-memory socket whose client reads immediately.
 
 use std::collections::VecDeque;
 use std::io;
@@ -36,7 +36,7 @@ impl MemorySocket {
         ends.wake();
     }
 
-    /// Bytes that the server has sent, and whether it has ended its stream.
+    /// Returns the bytes that the server has sent, and whether the server has ended its stream.
     pub(crate) fn received(&self) -> (Vec<u8>, bool) {
         let ends = self.0.lock();
         (ends.to_client.clone(), ends.server_has_ended)

@@ -1,9 +1,9 @@
-//! Simple model of which web pages may connect, and under which host names.
+//! A simple model of which web pages may connect, and under which host names.
 
 use std::net::IpAddr;
 
-/// Whether a page of this origin may connect to this host, if neither is listed. `unguarded`: the server
-/// requires no token.
+/// Returns whether a page of this origin may connect to this host by default. `unguarded` is set
+/// if the server requires no token.
 pub(crate) fn may_connect(origin: &str, host: &str, unguarded: bool) -> bool {
     let Some((_, authority)) = origin.split_once("://") else { return false };
     let (page, here) = (without_port(authority), without_port(host));
@@ -11,7 +11,7 @@ pub(crate) fn may_connect(origin: &str, host: &str, unguarded: bool) -> bool {
     is_same || (is_loopback(page) && is_loopback(here))
 }
 
-/// Whether DNS rebinding cannot produce this host: it is an address or `localhost`.
+/// Returns whether a host is safe from DNS rebinding, because it is an address or `localhost`.
 pub(crate) fn is_safe_from_rebinding(host: &str) -> bool {
     let host = without_port(host);
     address(host).is_some() || is_localhost(host)

@@ -8,7 +8,7 @@ pub(crate) fn cut(bytes: &[u8], how: u8) -> impl Iterator<Item = &[u8]> {
             0 => usize::MAX,
             1 => 1,
             _ => {
-                // The generator of Numerical Recipes: any generator would do.
+                // The generator from Numerical Recipes. Any other would do.
                 random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 1 + (random >> 24) as usize % 40
             }

@@ -1,4 +1,5 @@
-//! Client addresses from proxies: PROXY protocol headers, and HTTP headers that contain the client's address.
+//! Fuzzes client addresses from proxies: PROXY protocol headers, and HTTP headers that contain the client's
+//! address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,8 +8,9 @@ use encke_server::proxies::{ForwardedHeader, Proxies};
 
 use crate::pieces::cut;
 
-/// If the first byte is odd, the input is a connection that must begin with a PROXY protocol header, and the
-/// second byte says how it is split. Otherwise the lines that follow are HTTP headers.
+/// Checks a connection or headers. If the first byte is odd, the input is a connection that must begin with a
+/// PROXY protocol header, and the second byte determines how it is split. Otherwise, the lines that follow
+/// are HTTP headers.
 ///
 /// # Panics
 /// If an invariant is violated.
@@ -20,7 +22,8 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// A header is parsed the same way however it is split, and as a simple parser does.
+/// Checks that the result of parsing a header does not depend on how it is split, and equals the result of a
+/// simple parser.
 fn check_proxy_header(bytes: &[u8], how: u8) {
     let read = fuzzing::proxy_header(cut(bytes, how));
     assert_eq!(read, fuzzing::proxy_header([bytes]), "the result depends on how the header is split");
@@ -31,7 +34,7 @@ fn check_proxy_header(bytes: &[u8], how: u8) {
     }
 }
 
-/// Parses version 1. `None` if the header is invalid, `Some(None)` if it has no address.
+/// Parses version 1. Returns `None` if the header is invalid, and `Some(None)` if it contains no address.
 fn parse_v1(header: &[u8]) -> Option<Option<IpAddr>> {
     let line = std::str::from_utf8(header).ok()?.strip_suffix("\r\n")?;
     let words: Vec<_> = line.split(' ').collect();
@@ -64,7 +67,7 @@ fn parse_v2(header: &[u8]) -> Option<Option<IpAddr>> {
     is_sound.then_some(client)
 }
 
-/// The address that a proxy appends is decisive, whatever the client wrote before it.
+/// Checks that the address appended by a proxy is decisive, regardless of what the client sent before it.
 fn check_forwarded(text: &[u8], kind: u8) {
     let header = if kind & 2 == 0 { ForwardedHeader::XForwardedFor } else { ForwardedHeader::Forwarded };
     let trusted = ["10.0.0.0/8".parse().expect("a network")].into();
@@ -77,7 +80,7 @@ fn check_forwarded(text: &[u8], kind: u8) {
     };
     let lines: Vec<_> = text.split(|byte| *byte == b'\n').collect();
     let Some(last) = lines.last() else { return };
-    // Appended to the last line, or as a line of its own.
+    // The proxy may append the address to the last line, or add a separate line.
     for (own, line) in [
         (&lines[..lines.len() - 1], [*last, b", ", appended.as_bytes()].concat()),
         (&lines[..], appended.clone().into_bytes()),

@@ -22,7 +22,7 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Parses the header at the start of `bytes`; `None` if it is incomplete.
+    /// Parses the header at the start of `bytes`. Returns `None` if it is incomplete.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (first, second) = (*bytes.first()?, *bytes.get(1)?);
         let number = |length: usize| {
@@ -77,7 +77,7 @@ fn frame(bytes: &[u8]) -> Option<(ParsedFrame, usize)> {
     Some((ParsedFrame { header, payload }, end))
 }
 
-/// Writes a frame of a client. Its mask is zero, so that corpus files are readable.
+/// Writes a client's frame. The mask is zero, so that corpus files are readable.
 pub(crate) fn write(first: u8, payload: &[u8], out: &mut Vec<u8>) {
     out.push(first);
     match (u8::try_from(payload.len()), u16::try_from(payload.len())) {

@@ -1,5 +1,4 @@
-//! A server on one thread, in virtual time and without randomness: first everything that can happen now
-//! happens, in order, then time advances.
+//! A deterministic server on one thread, in virtual time. Time advances only when nothing else can run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +15,12 @@ use parking_lot::Mutex;
 /// Capacity of the workers' queue, in batches of expiries.
 const DISPATCH_BATCHES: usize = 16;
 
-/// A server with its time, its tasks and its wheel.
+/// A server with its clock, tasks and wheel.
 pub(crate) struct ServerSimulation {
     pub(crate) server: SimulatedServer,
     time: Arc<SimulatedTime>,
     tasks: Vec<RunningTask>,
-    /// Number of the server's own tasks.
+    /// Number of tasks that the server spawned at its start.
     own_tasks: usize,
     spawned: Arc<Mutex<Vec<Task>>>,
     wheel_woken: Arc<WakeSignal>,
@@ -49,7 +48,7 @@ impl Wake for WakeSignal {
 }
 
 impl ServerSimulation {
-    /// `engine_delay` is the delay of the engine's answers.
+    /// Starts a server. `engine_delay` is the delay of the engine's responses.
     pub(crate) fn new(config: Config, engine_delay: Option<Duration>) -> Self {
         let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(1_700_000_000)));
         let spawned = Arc::<Mutex<Vec<Task>>>::default();
@@ -83,7 +82,7 @@ impl ServerSimulation {
         self.tasks.push(RunningTask { task, woken: Arc::new(WakeSignal(AtomicBool::new(true))) });
     }
 
-    /// Number of connection tasks that have not ended.
+    /// Returns the number of connection tasks that have not ended.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks.len() + self.spawned.lock().len() - self.own_tasks
     }
@@ -128,7 +127,7 @@ impl ServerSimulation {
                 if let Some(until) = self.server.step_wheel() {
                     break until;
                 }
-                // Batches that do not fit into the queue wait until the workers have made room.
+                // Let the workers empty the queue: batches that do not fit into it wait for free space.
                 while self.server.work() {}
             };
         }

@@ -1,4 +1,4 @@
-//! Snapshots: garbage, valid records with garbage in them, and the record of one session.
+//! Fuzzes snapshots: garbage, valid records that contain garbage, and the record of one session.
 
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ use encke_server::fuzzing::{rewritten_snapshot, snapshot_of};
 /// Capacity of the replay ring.
 const MAX_UNACKED: usize = 64;
 
-/// The first byte says what follows. `f`: a file. `s`: the record of a session's state machine. Anything
-/// else: records, each with a byte for its kind, two for its length, and its payload.
+/// Restores a snapshot. The first byte of the input determines the meaning of the rest. `f`: a file. `s`: the
+/// record of a session's state machine. Anything else: records, each with a byte for its kind, two for its
+/// length, and its payload.
 ///
 /// # Panics
 /// If restored state cannot be written and read again, or a restored session cannot process its input.
@@ -39,7 +40,8 @@ fn records(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     records
 }
 
-/// A server may drop part of a damaged file. What it then writes must be complete.
+/// Checks that a snapshot written by the server is complete, even if it was restored from a damaged file of
+/// which the server dropped a part.
 fn check_rewriting(file: &[u8]) {
     let Some(first) = rewritten_snapshot(file) else { return };
     let second = rewritten_snapshot(&first).expect("the server wrote this snapshot");
@@ -61,7 +63,8 @@ impl LogHandle for NumberedLog {
     }
 }
 
-/// Restores a session. Then a client resumes with various seqs, reads, acknowledges and disconnects.
+/// Restores a session several times. Each time, a client resumes with a different seq, reads, acknowledges
+/// and disconnects.
 fn check_session_record(bytes: &[u8]) {
     let Ok(record) = minicbor::decode::<SessionRecord>(bytes) else { return };
     for (seq, kind) in [
@@ -84,7 +87,7 @@ fn restored(record: &SessionRecord) -> Option<Session<NumberedLog>> {
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Too long to pass during a run.
+/// Timeouts that are too long to expire during a run.
 const TIMEOUTS: SessionTimeouts = SessionTimeouts {
     ping_interval: HOUR,
     pong_timeout: HOUR,
@@ -120,7 +123,7 @@ fn serve(session: &mut Session<NumberedLog>, seq: Option<u64>, kind: ConnectionK
         for _ in 0..200 {
             let outbox = session.outbox_mut();
             let Some(turn) = outbox.next_turn() else { break };
-            // The log has new messages, or has lost some that were to be sent.
+            // Simulate a log that has new messages, or has lost some that were to be sent.
             let first = turn.from.saturating_add(turn.from % 3).min(MAX_OFFSET);
             let log = LogBounds { first: first.max(1), last: (first + 5).max(first) };
             outbox.take(turn, log, 3, |_| -> &[LogPosition] { &[] });
@@ -133,7 +136,7 @@ fn serve(session: &mut Session<NumberedLog>, seq: Option<u64>, kind: ConnectionK
     }
 }
 
-/// The session's new state can be written and restored as well.
+/// Asserts that the session's new state can be written and restored as well.
 fn assert_restorable(session: &mut Session<NumberedLog>) {
     handle(session, Input::Move);
     let Some(record) = session.snapshot(&TIMEOUTS) else {

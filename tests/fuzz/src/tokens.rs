@@ -1,9 +1,9 @@
-//! Resume tokens and event ids: a parsed value, written again, parses to the same value.
+//! Fuzzes resume tokens and event ids. A parsed value must parse to the same value after it is written.
 
 use encke_server::SessionId;
 use encke_server::fuzzing::{self, EventId};
 
-/// The input is a resume token or an event id from a client.
+/// Checks a resume token or an event id from a client.
 ///
 /// # Panics
 /// If an invariant is violated.

@@ -21,9 +21,9 @@ thread_local! {
 /// Limits of one scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Number of steps with faults. `None`: unlimited.
+    /// Maximum number of steps with faults. `None`: unlimited.
     pub(crate) steps: Option<u64>,
-    /// A failing scenario is shrunk.
+    /// Whether to shrink a failing scenario.
     pub(crate) shrinks: bool,
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn run(from: u64, length: Duration, jobs: usize, bounds: Bounds) -> E
     }
 }
 
-/// Runs one seed.
+/// Runs the scenario of one seed, and reports the result.
 #[expect(clippy::print_stdout, reason = "output of the command")]
 pub(crate) fn run_seed(seed: u64, bounds: Bounds) -> ExitCode {
     let scenario = bounds.scenario(seed);
@@ -189,7 +189,7 @@ fn print_tail(outcome: &RunOutcome) {
 mod tests {
     use super::*;
 
-    /// A scenario that is short enough for a build without optimisation.
+    /// Returns a scenario short enough for an unoptimised build.
     fn short(seed: u64) -> Scenario {
         let mut scenario = Scenario::of(seed);
         scenario.clients = scenario.clients.min(5);

@@ -1,4 +1,4 @@
-//! Delays of the engine's answers.
+//! Random delays of the engine's responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl EngineDelays {
         })))
     }
 
-    /// Draws the delay of the next answer. `None` if it is immediate.
+    /// Draws the delay of the next response. `None` if it is immediate.
     pub(crate) fn next_delay(&self) -> Option<Duration> {
         let mut state = self.0.lock();
         let DelayState { rng, late_per_mille, longest, delay_count } = &mut *state;
@@ -44,7 +44,7 @@ impl EngineDelays {
         })
     }
 
-    /// Makes all further answers immediate.
+    /// Makes all later responses immediate.
     pub(crate) fn end(&self) {
         self.0.lock().late_per_mille = 0;
     }

@@ -6,9 +6,9 @@
 pub(crate) enum Fault {
     /// A connection is reset.
     Cut,
-    /// A client vanishes: nothing moves any more in either direction.
+    /// A client vanishes: no more bytes move in either direction.
     HalfOpen,
-    /// A client ends its stream without a Close frame, or sends one.
+    /// A client closes its connection, with or without a Close frame.
     Leave,
     /// A client stops reading for a while, or reads in small pieces.
     SlowReader,
@@ -16,7 +16,7 @@ pub(crate) enum Fault {
     LatePong,
     /// A connected client does not answer pings.
     LostPong,
-    /// A client resumes with an older state than it had.
+    /// A client resumes with a state older than its latest one.
     OldSeq,
     /// A client resumes without a seq.
     NoSeq,
@@ -28,7 +28,7 @@ pub(crate) enum Fault {
     LateWorker,
     /// The runtime polls a woken task late.
     LateTask,
-    /// The wheel turns late, by less than a stall.
+    /// The wheel advances late, but by less than the stall threshold.
     LateWheel,
     /// The engine answers late.
     LateEngine,
@@ -44,9 +44,9 @@ pub(crate) enum Fault {
     Pieces,
     /// Bytes take time to arrive.
     Latency,
-    /// The server drains before the end.
+    /// The run ends with a drain of the server.
     Drain,
-    /// The server shuts down in order, and the next one restores its snapshot.
+    /// The server shuts down gracefully, and the next one restores its snapshot.
     Restart,
     /// The server is killed, and another one starts without a snapshot.
     Kill,

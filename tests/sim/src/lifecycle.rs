@@ -22,11 +22,11 @@ struct SessionRecord {
     events: u32,
     opened_at: Timestamp,
     changed_at: Timestamp,
-    /// Time at which the client was last connected.
+    /// When the client was last connected.
     left_at: Timestamp,
 }
 
-/// All sessions of a run.
+/// Lifecycles of all sessions of a run.
 #[derive(Debug)]
 pub(crate) struct Lifecycles {
     records: BTreeMap<SessionId, SessionRecord>,
@@ -40,12 +40,11 @@ impl Lifecycles {
         Self { records: BTreeMap::new(), alive: 0, events: 0, timeouts: timeouts.clone() }
     }
 
-    /// Number of sessions that have not ended.
+    /// Returns the number of sessions that have not ended.
     pub(crate) fn alive(&self) -> usize {
         self.alive
     }
 
-    /// Number of events so far.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
@@ -54,7 +53,7 @@ impl Lifecycles {
         self.records.get(&session).is_some_and(|record| record.phase == ObservedPhase::Ended)
     }
 
-    /// Ends all sessions with their server, which reported nothing.
+    /// Marks all sessions as ended, because their server was killed and reported nothing.
     pub(crate) fn end_all(&mut self) {
         self.alive = 0;
         for record in self.records.values_mut() {
@@ -62,7 +61,7 @@ impl Lifecycles {
         }
     }
 
-    /// Shifts all times by the length of a restart, which does not count for sessions.
+    /// Shifts all times by the length of a restart, which does not count toward the timeouts of sessions.
     pub(crate) fn shift_times(&mut self, length: Duration) {
         for record in self.records.values_mut() {
             for at in [&mut record.opened_at, &mut record.changed_at, &mut record.left_at] {
@@ -71,8 +70,8 @@ impl Lifecycles {
         }
     }
 
-    /// Processes an event. `left_at` is when the client was last connected, if earlier than `now`. Returns a
-    /// description of a violation.
+    /// Processes an event. `left_at` is when the client was last connected, if earlier than `now`. An error
+    /// describes the violation.
     pub(crate) fn event(
         &mut self,
         session: SessionId,

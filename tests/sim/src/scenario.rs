@@ -13,10 +13,10 @@ use crate::wire::Buffers;
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const MILLI: u64 = 1_000_000;
 
-/// Maximum of `parking.after`.
+/// Upper bound of `parking.after`.
 const MAX_PARK_AFTER_MS: u64 = 60_000;
 
-/// Kind of a scenario.
+/// How many events a scenario has, and over which period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScenarioKind {
     /// Many events within minutes.
@@ -27,7 +27,7 @@ pub(crate) enum ScenarioKind {
     Still,
 }
 
-/// Everything that a run depends on.
+/// All parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
@@ -36,24 +36,24 @@ pub(crate) struct Scenario {
     pub(crate) channels: u8,
     /// Fraction of the clients that speak Bayeux.
     pub(crate) bayeux: f64,
-    /// Channels are in Redis, where other servers publish as well.
+    /// Whether the channels are in Redis, where other servers publish as well.
     pub(crate) redis: bool,
-    /// Clients also subscribe to patterns.
+    /// Whether clients also subscribe to patterns.
     pub(crate) patterns: bool,
     pub(crate) faults: Faults,
     /// Number of steps after which faults stop.
     pub(crate) calm_after_steps: u64,
-    /// Time after which faults stop and the final checks begin.
+    /// Time after which faults stop and the final checks begin, in nanoseconds.
     pub(crate) length: u64,
-    /// Maximum pause between two actions of a client.
+    /// Maximum pause between actions of a client, in nanoseconds.
     pub(crate) pause: u64,
-    /// Maximum pause between two publishes by the API.
+    /// Maximum pause between publishes through the API, in nanoseconds.
     pub(crate) publish_pause: u64,
     pub(crate) dispatch_batches: usize,
     /// Number of tasks that share the sweep of a channel.
     pub(crate) io_threads: usize,
     pub(crate) buffers: Buffers,
-    /// How many of a thousand server actions are delayed, and the maximum delay.
+    /// Number of server actions per thousand that are delayed, by at most `latest` nanoseconds.
     pub(crate) late_per_mille: u32,
     pub(crate) latest: u64,
     /// Maximum size of a message, in bytes.
@@ -62,7 +62,7 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// Returns the scenario of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         Self::of_one_server(seed).with_restarts().with_redis().with_parking().with_sweeps()
     }
@@ -83,7 +83,7 @@ impl Scenario {
             }
         }
         if kind != ScenarioKind::Dense {
-            // In days, these would take too many steps.
+            // Over days, these faults would take too many steps.
             for fault in [Fault::SlowSteps, Fault::Pieces] {
                 faults = faults.without(fault);
             }
@@ -105,7 +105,7 @@ impl Scenario {
         let bayeux = match kind {
             ScenarioKind::Dense if rng.random_bool(0.2) => 0.9,
             ScenarioKind::Dense => 0.3,
-            // Polling clients cause many events in days.
+            // Over days, polling clients would cause too many events.
             ScenarioKind::Sparse | ScenarioKind::Still => 0.05,
         };
         Self {
@@ -177,7 +177,7 @@ impl Scenario {
         }
         // Sessions of a snapshot cannot continue with logs that other servers have appended to.
         self.faults = self.faults.without(Fault::Restart);
-        // Patterns are not supported yet.
+        // The server does not support patterns with Redis yet.
         self.patterns = false;
         let share = rng.random_range(0.1..0.9);
         for fault in Fault::OF_REDIS {
@@ -188,13 +188,13 @@ impl Scenario {
         self
     }
 
-    /// A random channel or pattern to subscribe to.
+    /// Returns a random channel or pattern to subscribe to.
     pub(crate) fn any_log(&self, rng: &mut SmallRng) -> u8 {
         let is_pattern = self.patterns && rng.random_bool(0.4);
         rng.random_range(if is_pattern { MAX_CHANNELS..LOGS } else { 0..self.channels })
     }
 
-    /// A random number generator for one part of the run, independent of the other parts.
+    /// Creates a random number generator for one part of the run, independent of the other parts.
     pub(crate) fn rng(&self, part: u64) -> SmallRng {
         SmallRng::seed_from_u64(self.seed.rotate_left(17) ^ part.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
@@ -208,7 +208,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("a duration of less than 584 years")
 }
 
-/// A valid configuration with limits low enough to be reached.
+/// Creates a valid configuration with limits low enough to be reached.
 fn config(kind: ScenarioKind, rng: &mut SmallRng) -> Config {
     let mut flags = Vec::new();
     let mut set = |key: &str, value: String| flags.push(format!("{key}={value}"));
@@ -244,7 +244,7 @@ fn config(kind: ScenarioKind, rng: &mut SmallRng) -> Config {
     set("session.poll_gap", millis(rng.random_range(2 * tick..window)));
     set(
         "session.poll_hold",
-        // In days, there would be no other events.
+        // Hold polls for a short time in dense scenarios only: over days, there would be few other events.
         millis(match rng.random_bool(0.1) && kind == ScenarioKind::Dense {
             true => 2 * tick,
             false => rng.random_range(ping / 4..ping * 2),
@@ -270,7 +270,8 @@ fn config(kind: ScenarioKind, rng: &mut SmallRng) -> Config {
     set("channel.history_age", if rng.random_bool(0.7) { millis(age) } else { "off".to_owned() });
     set("limits.max_subscriptions", rng.random_range(1..5).to_string());
     set("limits.max_channels", rng.random_range(1..8).to_string());
-    // Refused clients reconnect soon. In days, there would be no other events.
+    // Refuse clients in dense scenarios only: they reconnect soon, and over days, there would be few other
+    // events.
     let refuses = |rng: &mut SmallRng| kind == ScenarioKind::Dense && rng.random_bool(0.3);
     if refuses(rng) {
         set("limits.max_connections", rng.random_range(1..20).to_string());
@@ -282,15 +283,15 @@ fn config(kind: ScenarioKind, rng: &mut SmallRng) -> Config {
         set("limits.max_connections_per_address", rng.random_range(1..6).to_string());
     }
     set("limits.commands_per_second", rng.random_range(0..30).to_string());
-    // The same holds for pages that are advised to pause because of other pages of their browser. Zero means
-    // no limit.
+    // The same holds for pages that are advised to pause because of other pages of their browser. 0: no
+    // limit.
     let polls_per_browser = if kind == ScenarioKind::Dense { rng.random_range(0..3) } else { 0 };
     set("bayeux.polls_per_browser", polls_per_browser.to_string());
     set("session.max_unacked", rng.random_range(16..200).to_string());
     let settings = Settings { flags, ..Settings::default() };
     let mut config = settings.resolve().expect("the scenario's settings are valid");
     if rng.random_bool(0.5) {
-        // Lower than the server accepts, so that rings are full more often.
+        // Set a value lower than the server accepts, so that rings are full more often.
         config.max_unacked = rng.random_range(1..16);
     }
     config

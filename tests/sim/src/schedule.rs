@@ -12,7 +12,6 @@ pub(crate) type ConnectionNumber = u32;
 /// Number of a request with commands. Numbers are not reused.
 pub(crate) type PostNumber = u32;
 
-/// Number of a client.
 pub(crate) type ClientNumber = u32;
 
 /// Stage of a run.
@@ -20,24 +19,24 @@ pub(crate) type ClientNumber = u32;
 pub(crate) enum Stage {
     /// Clients are active and faults happen.
     Busy,
-    /// No more faults: clients catch up, or are noticed as disconnected.
+    /// Faults have stopped: clients catch up, or the server notices that they are disconnected.
     Calm,
     /// All clients leave, or the server drains.
     Leaving,
     Over,
 }
 
-/// Direction of bytes.
+/// Direction in which bytes move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Direction {
     ToServer,
     ToClient,
 }
 
-/// An action that can happen.
+/// An action that the scheduler can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// The wheel's loop makes a step, if this is the latest plan.
+    /// The wheel's loop runs one iteration, if this is the latest plan.
     Wheel {
         plan: u32,
     },
@@ -57,13 +56,13 @@ pub(crate) enum Action {
     Arrive(ConnectionNumber),
     /// A request with commands arrives at the server.
     Command(PostNumber),
-    /// The client reads the answer to its commands.
+    /// The client reads the response to its commands.
     Reply(PostNumber),
-    /// The client loses the connection of its commands.
+    /// The client loses the connection that carries its commands.
     LosePost(PostNumber),
     /// A client sends a delayed pong.
     Answer(ConnectionNumber, u64),
-    /// A message is published by the API.
+    /// A message is published through the API.
     Publish,
     /// An administrator disconnects or closes a session.
     Administrate,
@@ -71,7 +70,7 @@ pub(crate) enum Action {
     Stall,
     /// The server begins to shut down, or is killed.
     Restart,
-    /// A server that is shutting down writes its snapshot and ends, unless it was killed before.
+    /// A server that is shutting down writes its snapshot and exits, unless it was killed earlier.
     Replace {
         server: u32,
     },
@@ -81,7 +80,7 @@ pub(crate) enum Action {
     RedisDelivers(RedisConnection),
     RedisFault,
     RedisRecovers,
-    /// A stage of the run ends, unless it ended earlier.
+    /// A stage of the run ends, unless it has already ended.
     EndStage(Stage),
 }
 
@@ -90,7 +89,7 @@ pub(crate) enum Action {
 pub(crate) struct Schedule {
     ahead: BinaryHeap<Reverse<Planned>>,
     numbers: u64,
-    /// Number of planned actions that the server could have done already.
+    /// Number of planned actions that the server could already have performed.
     late: usize,
 }
 
@@ -139,7 +138,7 @@ impl Schedule {
         self.ahead.push(Reverse(Planned { at, number: self.numbers, late, action }));
     }
 
-    /// Time of the next action.
+    /// Returns the time of the next action.
     pub(crate) fn next_at(&self) -> Option<u64> {
         self.ahead.peek().map(|Reverse(planned)| planned.at)
     }

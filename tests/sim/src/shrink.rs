@@ -33,7 +33,7 @@ pub(crate) fn shrink(
     search.with_fewer_clients();
     search.with_fewer_steps();
     search.without_faults();
-    // Runs it again with the text of the trace.
+    // Run the scenario again, to record the trace as text.
     search.best.outcome = (search.run)(search.best.scenario.clone(), true);
     search.best
 }

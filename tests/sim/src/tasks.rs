@@ -17,7 +17,7 @@ pub(crate) struct TaskId {
     generation: u32,
 }
 
-/// Tasks woken or spawned since the last call that took them.
+/// Tasks woken or spawned, until the executor takes them.
 #[derive(Default)]
 struct TaskQueue {
     woken: Mutex<Vec<TaskId>>,
@@ -69,7 +69,7 @@ pub(crate) enum PollOutcome {
 }
 
 impl Tasks {
-    /// Creates the function that the server spawns its own tasks with.
+    /// Returns the function with which the server spawns tasks.
     pub(crate) fn spawner(&self) -> Box<dyn Fn(Task) + Send + Sync> {
         let (queue, parked_changes) = (Arc::clone(&self.queue), Arc::clone(&self.parked_changes));
         Box::new(move |task| {
@@ -130,7 +130,7 @@ impl Tasks {
         }
     }
 
-    /// Drops all tasks, like the end of their process.
+    /// Drops all tasks, as if their process had exited.
     pub(crate) fn cancel_all(&mut self) {
         for index in 0..self.slots.len() {
             if self.slots[index].task.take().is_some() {
@@ -142,7 +142,7 @@ impl Tasks {
         *self.parked_changes.lock() = ParkedChanges::default();
     }
 
-    /// Number of tasks that have not ended.
+    /// Returns the number of tasks that have not ended.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

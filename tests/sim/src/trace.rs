@@ -9,7 +9,7 @@ const TAIL: usize = 120;
 #[derive(Debug)]
 pub(crate) struct Trace {
     hash: u64,
-    /// `None` if nobody will read the text.
+    /// The last events as text. `None` if the text is not needed.
     tail: Option<VecDeque<String>>,
 }
 

@@ -1,5 +1,5 @@
-//! Record of everything published: for each channel and pattern, the messages of its log's current epoch, and
-//! those of former epochs as far as they are remembered.
+//! Record of all published messages. For each channel and pattern: the messages in the current epoch of its
+//! log, and the recent messages of former epochs.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::redis::Redis;
 /// Start of every run, in milliseconds since 1970.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
-/// Storage of the logs.
+/// Source of the logs: the server or Redis.
 pub(crate) trait Logs {
     /// Returns the epoch and the last offset of a log, if it exists.
     fn state(&self, name: &str) -> Option<(String, u64)>;
@@ -40,7 +40,7 @@ impl Logs for Redis {
 }
 
 /// Number of the newest messages remembered, in all logs together. All logs forget the same messages, so that
-/// a gap in one log is not held against another. The server's logs are shorter.
+/// messages covered by a gap in one log do not count as missing in another. The server's logs are shorter.
 const REMEMBERED: u64 = 8192;
 
 /// Messages of a channel's log.
@@ -49,11 +49,11 @@ pub(crate) struct ChannelTruth {
     pub(crate) epoch: String,
     /// Offset of the newest message.
     pub(crate) last: u64,
-    /// A new epoch may continue a former one.
+    /// Whether a new epoch may continue a former one.
     pub(crate) may_continue: bool,
-    /// The latest messages: offset and message number.
+    /// The latest messages, each as its offset and message number.
     messages: VecDeque<(u64, u64)>,
-    /// Messages with lower numbers are forgotten.
+    /// Lowest message number that is remembered.
     oldest: u64,
     /// Former epochs, oldest first.
     former: Vec<String>,
@@ -78,7 +78,7 @@ const PATTERNS: [&str; (LOGS - MAX_CHANNELS) as usize] = ["/even/*", "/odd/**", 
 /// Number of channels and patterns.
 pub(crate) const LOGS: u8 = MAX_CHANNELS + 3;
 
-/// Name of a channel or a pattern.
+/// Returns the name of a channel or pattern.
 pub(crate) fn channel_name(channel: u8) -> String {
     match channel.checked_sub(MAX_CHANNELS) {
         None => format!("/{}/{channel}", if channel.is_multiple_of(2) { "even" } else { "odd" }),
@@ -86,7 +86,7 @@ pub(crate) fn channel_name(channel: u8) -> String {
     }
 }
 
-/// The channel or pattern with this name.
+/// Returns the channel or pattern with this name.
 pub(crate) fn channel_of(name: &str) -> Option<u8> {
     (0..LOGS).find(|channel| channel_name(*channel) == name)
 }
@@ -101,18 +101,18 @@ pub(crate) fn receives(log: u8, channel: u8) -> bool {
     }
 }
 
-/// Text of a message: its number among all messages, and padding.
+/// Returns the text of a message: its number among all messages, and padding.
 pub(crate) fn text_of(number: u64, length: usize) -> String {
     format!("[{number},\"{}\"]", "x".repeat(length))
 }
 
-/// Number in a message's text.
+/// Returns the number in a message's text.
 pub(crate) fn number_in(text: &str) -> Option<u64> {
     text.strip_prefix('[')?.split(',').next()?.parse().ok()
 }
 
 impl Truth {
-    /// With Redis, a new epoch of a log may continue a former one.
+    /// Creates an empty record. With Redis, a new epoch of a log may continue a former one.
     pub(crate) fn new(is_in_redis: bool) -> Self {
         let channel = || ChannelTruth { may_continue: is_in_redis, ..ChannelTruth::default() };
         Self { channels: (0..LOGS).map(|_| channel()).collect(), newest: 0 }
@@ -164,7 +164,7 @@ impl ChannelTruth {
 
     fn forget(&mut self, oldest: u64) {
         self.oldest = oldest;
-        // The oldest one is kept: it tells which messages were never observed.
+        // Keep the oldest message: its offset is needed to find messages that were never observed.
         while self.messages.len() > 1 && self.messages.front().is_some_and(|(_, number)| *number < oldest) {
             self.messages.pop_front();
         }
@@ -173,24 +173,23 @@ impl ChannelTruth {
         }
     }
 
-    /// Position of an epoch among all epochs of the channel.
+    /// Returns the position of an epoch among all epochs of the channel.
     fn epoch_index(&self, epoch: &str) -> Option<usize> {
         let is_present = || (self.epoch == epoch).then_some(self.former.len());
         is_present().or_else(|| self.former_index(epoch))
     }
 
-    /// Position of a former epoch.
     fn former_index(&self, epoch: &str) -> Option<usize> {
         self.former.iter().position(|former| former == epoch)
     }
 
-    /// Returns whether this may be a message of an epoch other than `epoch`.
+    /// Returns whether the message may belong to an epoch other than `epoch`.
     pub(crate) fn is_in_other_epoch(&self, epoch: &str, offset: u64, number: u64) -> bool {
         let epoch_index = self.epoch_index(epoch);
         self.is_in_epoch(offset, number, |it| Some(it) != epoch_index)
     }
 
-    /// Returns whether this may be a message of an epoch before `epoch`.
+    /// Returns whether the message may belong to an epoch before `epoch`.
     pub(crate) fn is_in_earlier_epoch(&self, epoch: &str, offset: u64, number: u64) -> bool {
         let epoch_index = self.epoch_index(epoch);
         self.is_in_epoch(offset, number, |it| Some(it) < epoch_index)
@@ -211,12 +210,12 @@ impl ChannelTruth {
         number < self.oldest || former + usize::from(self.offset_of(number).is_some()) > 1
     }
 
-    /// Returns whether the epoch `one` was before `other`.
+    /// Returns whether the epoch `one` precedes `other`.
     pub(crate) fn was_before(&self, one: &str, other: &str) -> bool {
         self.epoch_index(one).zip(self.epoch_index(other)).is_some_and(|(one, other)| one < other)
     }
 
-    /// The epoch that contains this message; the current one if no epoch is known to.
+    /// Returns the epoch that contains this message, or the current epoch if none is known to contain it.
     pub(crate) fn epoch_containing(&self, offset: u64, number: u64) -> &str {
         if self.message(offset) == Some(number) {
             return &self.epoch;
@@ -235,7 +234,7 @@ impl ChannelTruth {
         self.may_continue && one != other && self.is_known_epoch(one) && self.is_known_epoch(other)
     }
 
-    /// Number of the message at this offset of a former epoch, if it is remembered.
+    /// Returns the number of the message at this offset in a former epoch, if it is remembered.
     pub(crate) fn former_message(&self, epoch: &str, offset: u64) -> Option<u64> {
         let of_life = self.former_index(epoch)?;
         let found = self
@@ -245,8 +244,8 @@ impl ChannelTruth {
         found.map(|(_, (_, number))| *number)
     }
 
-    /// Numbers of the messages in this range of an epoch, as far as they are remembered; and whether there
-    /// may be more that other logs contain as well: an epoch may end before its last messages were observed.
+    /// Returns the numbers of the remembered messages in this range of an epoch, and whether there may be
+    /// more that other logs contain as well: an epoch may end before its last messages were observed.
     pub(crate) fn numbers(&self, epoch: &str, (from, to): (u64, u64)) -> (Vec<u64>, bool) {
         let offsets = from..=to;
         if epoch == self.epoch {
@@ -262,21 +261,21 @@ impl ChannelTruth {
         let first = of_life.clone().next().map_or(from, |(first, _)| first.max(from));
         let numbers: Vec<u64> =
             of_life.filter(|(offset, _)| offsets.contains(offset)).map(|(_, number)| number).collect();
-        // With Redis, no other log contains them.
+        // With Redis, no other log contains the messages of this one.
         let may_have_unobserved =
             !self.may_continue && (numbers.len() as u64) < to.saturating_sub(first).saturating_add(1);
         (numbers, may_have_unobserved)
     }
 
-    /// Returns whether the current epoch has the same messages as a former one up to this offset, as far as
-    /// they are remembered.
+    /// Returns whether the current epoch has the same messages as a former one up to this offset. Messages
+    /// that are not remembered count as equal.
     pub(crate) fn continues_from(&self, epoch: &str, up_to: u64) -> bool {
         let before = self.former_message(epoch, up_to);
         before.zip(self.message(up_to)).is_none_or(|(before, now)| before == now)
             && (before.is_none() || up_to <= self.last)
     }
 
-    /// Number of the message at this offset, if it is remembered.
+    /// Returns the number of the message at this offset in the current epoch, if it is remembered.
     pub(crate) fn message(&self, offset: u64) -> Option<u64> {
         self.observed(offset).filter(|number| *number >= self.oldest)
     }
@@ -286,7 +285,7 @@ impl ChannelTruth {
         self.messages.get(at).map(|(_, number)| *number)
     }
 
-    /// Number of the message at this offset of any epoch, if it is remembered.
+    /// Returns the number of the message at this offset in the given epoch, if it is remembered.
     pub(crate) fn message_of(&self, epoch: &str, offset: u64) -> Option<u64> {
         if epoch == self.epoch { self.message(offset) } else { self.former_message(epoch, offset) }
     }
@@ -303,7 +302,7 @@ impl ChannelTruth {
         is_late && offset <= self.last && self.observed(offset).is_none()
     }
 
-    /// Offset of the message with this number, if it is remembered.
+    /// Returns the offset of the message with this number, if it is remembered.
     pub(crate) fn offset_of(&self, number: u64) -> Option<u64> {
         let found = self.messages.iter().rev().find(|(_, it)| *it == number && number >= self.oldest);
         found.map(|(offset, _)| *offset)

@@ -16,12 +16,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::schedule::{ConnectionNumber, Direction};
 
-/// Clocks, as the kernels see them.
+/// Clocks used by the simulated kernels.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
     /// Monotonic clock, in nanoseconds.
     pub(crate) monotonic: AtomicU64,
-    /// The server's time.
+    /// The server's clock, in nanoseconds.
     pub(crate) served: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) type ChangedConnections = Arc<Mutex<Vec<ConnectionNumber>>>;
 /// Changes of parked connections, until the scheduler takes them.
 #[derive(Debug, Default)]
 pub(crate) struct ParkedChanges {
-    /// The connection whose task the server spawns next.
+    /// Connection that the server has just unparked. The next task that it spawns serves this connection.
     pub(crate) woken: Option<ConnectionNumber>,
     /// Connections that ended while parked.
     pub(crate) ended: Vec<ConnectionNumber>,
@@ -40,15 +40,15 @@ pub(crate) struct ParkedChanges {
 /// One direction of a connection.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    /// In the sender's send buffer, not acknowledged by the receiver.
+    /// Bytes in the sender's send buffer, not yet acknowledged by the receiver.
     sent: VecDeque<u8>,
-    /// In the receiver's receive buffer.
+    /// Bytes in the receiver's receive buffer.
     arrived: VecDeque<u8>,
     send_limit: usize,
     receive_limit: usize,
-    /// The sender has ended its stream.
+    /// Whether the sender has ended its stream.
     ended: bool,
-    /// The receiver's kernel has received the end.
+    /// Whether the end of the stream has reached the receiver's kernel.
     end_arrived: bool,
 }
 
@@ -71,23 +71,24 @@ impl Pipe {
     }
 
     fn is_writable(&self) -> bool {
-        // As in Linux: writable when a third is free.
+        // As on Linux, a socket is writable if at least a third of its send buffer is free.
         self.sent.len() * 3 <= self.send_limit * 2
     }
 
-    /// Returns whether the receive buffer has room.
+    /// Returns whether the receive buffer has free space.
     fn has_room(&self) -> bool {
         self.arrived.len() < self.receive_limit
     }
 
-    /// Returns whether anything can move now.
+    /// Returns whether bytes, or the end of the stream, can move now.
     fn can_move(&self) -> bool {
         let bytes = !self.sent.is_empty() && self.has_room();
         bytes || (self.sent.is_empty() && self.ended && !self.end_arrived)
     }
 }
 
-/// Acknowledged bytes by the server's time, as far back as anyone asks.
+/// Recent acknowledgements: the time by the server's clock, and the number of bytes. Covers the period that
+/// the checks need.
 #[derive(Debug, Default)]
 pub(crate) struct Acknowledged(VecDeque<(u64, usize)>);
 
@@ -104,13 +105,13 @@ impl Acknowledged {
         }
     }
 
-    /// Number of bytes acknowledged after this time.
+    /// Returns the number of bytes acknowledged after `time`.
     pub(crate) fn after(&self, time: u64) -> usize {
         self.0.iter().rev().take_while(|(at, _)| *at > time).map(|(_, bytes)| bytes).sum()
     }
 }
 
-/// A connection with both kernels.
+/// A connection, with the kernels of both ends.
 #[derive(Debug)]
 pub(crate) struct Wire {
     number: ConnectionNumber,
@@ -118,29 +119,28 @@ pub(crate) struct Wire {
     pub(crate) to_client: Pipe,
     /// Error returned by the server's calls, if any.
     failed: Option<io::ErrorKind>,
-    /// The client sees a reset.
+    /// Whether the client sees a reset.
     pub(crate) reset_for_client: bool,
-    /// Time at which the client vanished, in the server's time. Nothing moves after that.
+    /// When the client vanished, by the server's clock. No bytes move after that.
     pub(crate) vanished_at: Option<u64>,
-    /// The server has closed its socket.
+    /// Whether the server has closed its socket.
     pub(crate) server_gone: bool,
-    /// The client's kernel had not acknowledged everything when the server closed the socket.
+    /// Whether some bytes were not acknowledged by the client's kernel when the server closed its socket.
     pub(crate) was_given_up: bool,
-    /// The client has closed its socket.
+    /// Whether the client has closed its socket.
     client_gone: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Time of the last acknowledgement from the client's kernel, by the monotonic clock.
+    /// When the client's kernel last acknowledged bytes, by the monotonic clock.
     last_acknowledged: u64,
-    /// Bytes acknowledged recently, in the server's time.
     pub(crate) acknowledged: Acknowledged,
-    /// Time at which bytes last arrived at the server's kernel, in the server's time.
+    /// When bytes last arrived at the server's kernel, by the server's clock.
     pub(crate) last_arrival: u64,
-    /// Time of the server's last write, in its time.
+    /// When the server last wrote, by its clock.
     pub(crate) written_at: Option<u64>,
-    /// Everything that the server wrote, if that is recorded.
+    /// All bytes written by the server, if recorded.
     written: Option<Vec<u8>>,
-    /// The server's end is parked: no task owns it.
+    /// Whether the server's end is parked: no task owns it.
     pub(crate) is_parked: bool,
     clocks: Arc<Clocks>,
     changed: ChangedConnections,
@@ -205,7 +205,7 @@ impl Wire {
             self.last_arrival = self.clocks.served.load(Ordering::Relaxed);
         }
         if self.server_gone && moved > 0 {
-            // The bytes can no longer be read.
+            // The server can no longer read these bytes, so its kernel sends a reset.
             self.reset_for_client = true;
         }
         self.wake_reader();
@@ -218,7 +218,7 @@ impl Wire {
         }
     }
 
-    /// Returns whether anything can move in this direction now.
+    /// Returns whether bytes, or the end of the stream, can move in this direction now.
     pub(crate) fn can_move(&self, direction: Direction) -> bool {
         let pipe = match direction {
             Direction::ToServer => &self.to_server,
@@ -227,7 +227,7 @@ impl Wire {
         !self.is_dead() && self.failed.is_none() && pipe.can_move()
     }
 
-    /// Moves the client's bytes to its send buffer, as far as there is room.
+    /// Moves as many of the client's bytes as fit into its send buffer.
     pub(crate) fn client_sends(&mut self, bytes: &mut VecDeque<u8>) {
         let (first, _) = bytes.as_slices();
         let taken = if self.to_server.ended { first.len() } else { self.to_server.send(first) };
@@ -274,7 +274,7 @@ impl Wire {
         self.vanished_at.is_some()
     }
 
-    /// Returns whether neither end can notice anything any more.
+    /// Returns whether neither end can notice any more changes.
     pub(crate) fn is_done(&self) -> bool {
         self.server_gone && (self.is_dead() || self.client_gone || self.reset_for_client)
     }
@@ -284,16 +284,16 @@ impl Wire {
         self.client_gone = true;
         self.client_ends();
         self.to_client.arrived.clear();
-        // Bytes that arrive later are discarded.
+        // Accept and discard all bytes that arrive later.
         self.to_client.receive_limit = usize::MAX;
     }
 
-    /// Starts recording what the server writes.
+    /// Starts recording the bytes that the server writes.
     pub(crate) fn remember_written(&mut self) {
         self.written = Some(Vec::new());
     }
 
-    /// Bytes accepted by the server's kernel, if recorded.
+    /// Returns the bytes accepted by the server's kernel, if recorded.
     pub(crate) fn written(&self) -> &[u8] {
         self.written.as_deref().unwrap_or_default()
     }
@@ -308,7 +308,8 @@ impl Wire {
         !self.to_client.sent.is_empty()
     }
 
-    /// Returns whether the server's kernel knows of the end or failure of the connection.
+    /// Returns whether the connection has failed, or the end of the client's stream has reached the server's
+    /// kernel.
     pub(crate) fn is_over_for_server(&self) -> bool {
         self.to_server.end_arrived || self.failed.is_some()
     }
@@ -388,7 +389,7 @@ impl SimulatedSocket for ServerSocket {
         for (to, from) in into.iter_mut().zip(wire.to_server.arrived.drain(..count)) {
             *to = from;
         }
-        // There is room again for bytes in transit.
+        // The receive buffer has space for more of the bytes in transit.
         wire.notify();
         Poll::Ready(Ok(count))
     }

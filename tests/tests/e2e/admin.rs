@@ -6,7 +6,7 @@ use encke_tests::waiting::{TIMEOUT, eventually, until};
 use encke_tests::{Client, HttpResponse, RawClient, RunningServer};
 use serde_json::Value;
 
-/// A server with the default timeouts: ping interval 25 s, pong timeout 10 s, reconnect window 120 s,
+/// Starts a server with the default timeouts: ping interval 25 s, pong timeout 10 s, reconnect window 120 s,
 /// lifetime 24 h.
 fn server() -> RunningServer {
     RunningServer::with(&[])
@@ -45,7 +45,8 @@ fn metrics_are_exported() {
     let answer = server.admin.get("/metrics");
     assert_eq!(answer.status, 200);
     assert!(answer.header("content-type").is_some_and(|kind| kind.contains("text")), "{answer:?}");
-    // A sleeping wheel takes in a new timer when it next wakes, unless that would be too late.
+    // A sleeping timer thread adds a new timer to the wheel only when it next wakes, unless the timer is due
+    // earlier.
     until("the session's timer is in the wheel", || {
         server.admin.metrics().value("encke_timer_entries") >= 1.0
     });
@@ -121,7 +122,7 @@ fn sessions_are_listed_by_phase() {
     assert!(!page.to_string().contains(attached.hello.resume.split_once('.').expect("a secret").1));
 }
 
-/// Otherwise the matches of a selective filter would be returned one per page.
+/// The filter is applied before the page size: otherwise a selective filter would yield one match per page.
 #[test]
 fn filtered_pages_are_filled() {
     let server = server();
@@ -291,7 +292,7 @@ fn delete_ends_the_session() {
     }
     for hello in [&client.hello, &suspended] {
         // The server does not know whether the client received the close code, so it refuses the first resume
-        // with that code.
+        // attempt with that code.
         assert_eq!(Client::refusal_code(server.public, &format!("resume={}", hello.resume)), 4101);
         assert!(!server.resume(&hello.resume).hello.recovered);
     }
@@ -409,7 +410,7 @@ fn oversized_request_head_is_rejected() {
 fn answer_until_close(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the listener accepts");
     stream.set_read_timeout(Some(TIMEOUT)).expect("the socket accepts a timeout");
-    // The server may have closed the connection already, which is no error in these tests.
+    // Ignore errors: the server may have closed the connection already, which these tests allow.
     let _ = stream.write_all(request.as_bytes());
     let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
     while let Ok(length @ 1..) = stream.read(&mut piece) {

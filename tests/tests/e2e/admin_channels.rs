@@ -32,7 +32,7 @@ fn published_message_reaches_its_subscribers() {
     assert_eq!(answer.json(), json!({"offset": 1, "epoch": subscribed["ok"]["epoch"]}));
     let message = &client.object()["message"];
     assert_eq!((&message["channel"], &message["offset"]), (&json!("news"), &json!(1)));
-    // The data is as written, without the white space between tokens.
+    // The data is delivered as written, except for white space between tokens.
     let history = server.admin.get("/api/channels/news/history");
     assert!(history.body.contains(r#""data":{"b":[1,2.50],"a":null}"#), "{}", history.body);
 }
@@ -305,24 +305,24 @@ fn the_busiest_channels_come_first() {
         page["channels"].as_array().cloned().expect("channels")
     };
     let rates = busiest("rate", 1);
-    let (bytes, followers) = (busiest("bytes", 100), busiest("subscribers", 100));
+    let (bytes, subscribed) = (busiest("bytes", 100), busiest("subscribers", 100));
     assert_eq!((rates.len(), &rates[0]["channel"], &rates[0]["messages"]), (1, &json!("often"), &json!(5)));
     let rate = rates[0]["rate"].as_f64().expect("a rate");
     assert!(rate > 0.08 && rate <= 5.0, "{rate}: between 5 a minute and 5 a second");
     let names = |channels: &[Value]| channels.iter().map(|one| one["channel"].clone()).collect::<Vec<_>>();
     assert_eq!(names(&bytes), ["fat", "often", "liked"]);
     assert_eq!(
-        names(&followers),
+        names(&subscribed),
         ["liked", "fat", "often"],
         "channels with equally many subscribers are sorted by name"
     );
-    assert_eq!(followers[0]["subscribers"], 1);
-    // Except for the rate, the entry equals that of a query for this channel alone.
+    assert_eq!(subscribed[0]["subscribers"], 1);
+    // Except for the rate, the entry equals the response to a query for this channel alone.
     let mut fat = bytes[0].clone();
     assert!(fat.as_object_mut().expect("an object").remove("rate").is_some());
     assert_eq!(fat, get(&server, "/api/channels/fat"));
 
-    // The ranking is cached for some time.
+    // The ranking is cached for a while, so the new message does not show up immediately.
     server.admin.publish("fatter", "x".repeat(4_000));
     until("the ranking is computed again", || busiest("bytes", 1)[0]["channel"] == "fatter");
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 const OLD: &str = "old-key-0123456789";
 const NEW: &str = "new-key-0123456789";
 
-/// A server in the middle of a key rotation, which accepts both keys.
+/// Starts a server in the middle of a key rotation: it accepts both keys.
 fn server() -> RunningServer {
     Launch::default().set(&format!("auth.api_keys=[\"{OLD}\", \"{NEW}\"]")).start()
 }
@@ -82,7 +82,7 @@ fn health_checks_need_no_key() {
     server.assert_healthy();
 }
 
-/// A key does not admit requests from other origins: the visitor's browser may know the key.
+/// A key does not permit requests from other origins: the visitor's browser may know the key.
 #[test]
 fn cross_origin_requests_with_a_key_are_rejected() {
     let server = server();
@@ -114,8 +114,8 @@ fn keys_are_not_logged() {
     assert!(!server.logs.text().contains("key-0123456789"), "{}", server.logs.text());
 }
 
-/// Clients send a request and disconnect without waiting for the answer. The server may not see the request
-/// at all, but every action that it takes is in the log.
+/// Clients send a request and disconnect without waiting for the response. The server may not see the request
+/// at all, but every action that it takes is logged.
 #[test]
 fn actions_are_logged_although_clients_do_not_wait() {
     const USERS: usize = 40;
@@ -150,7 +150,7 @@ fn actions_are_logged_although_clients_do_not_wait() {
     });
 }
 
-/// Publishes are logged at level debug only: there may be thousands a second.
+/// Publishes are logged only at level debug: there may be thousands per second.
 #[test]
 fn log_filter_selects_the_logged_actions() {
     for (filter, publishes, ends) in
@@ -169,14 +169,14 @@ fn log_filter_selects_the_logged_actions() {
                     .filter(|action| action["message"] == "admin action" && action["path"] == path)
                     .count()
             };
-            // Log lines are in the order of the actions, so a line for the publish would precede that for the
-            // session.
+            // Log lines are in the order of the actions, so a line for the publish would precede the line for
+            // the session.
             (actions("/api/publish"), actions(&session)) == (publishes, ends)
         });
     }
 }
 
-/// Keys with a name and a list of scopes.
+/// Keys can be configured with a name and a list of scopes.
 #[test]
 fn key_is_limited_to_its_scopes_and_named_in_the_log() {
     const READER: &str = "reader-0123456789";

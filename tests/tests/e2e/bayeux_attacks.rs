@@ -23,7 +23,7 @@ fn acknowledging(socket: &mut BayeuxWebSocket, channel: &str) -> String {
     id
 }
 
-/// The same holds for connects over HTTP.
+/// A connect with an older ack returns all later messages again. The same holds for connects over HTTP.
 #[test]
 fn immediate_connect_returns_unacknowledged_messages() {
     let server = RunningServer::with(&[]);
@@ -41,7 +41,7 @@ fn immediate_connect_returns_unacknowledged_messages() {
     }
 }
 
-/// A client whose connect is refused as unknown would open a new session.
+/// If the second connect were refused as unknown, the client would open a new session.
 #[test]
 fn two_connects_in_one_request_both_succeed() {
     let server = RunningServer::with(&[IN_MEMORY]);
@@ -56,7 +56,7 @@ fn two_connects_in_one_request_both_succeed() {
     replies.into_iter().for_each(assert_successful);
 }
 
-/// The server keeps a held connect, and must not keep unrelated fields along with it.
+/// The server stores a held connect and must not store unrelated fields with it.
 #[test]
 fn connect_reply_omits_fields_of_other_messages() {
     let server = RunningServer::with(&[]);
@@ -68,7 +68,7 @@ fn connect_reply_omits_fields_of_other_messages() {
     assert_eq!(polls.reply(&subscribe(&id, "/a"))["subscription"], "/a");
 }
 
-/// Over HTTP and over a WebSocket, before the connection has a session and after.
+/// This holds over HTTP, and over a WebSocket before and after it has a session.
 #[test]
 fn ack_beyond_what_was_sent_requires_a_new_handshake() {
     let server = RunningServer::with(&[]);
@@ -87,7 +87,7 @@ fn ack_beyond_what_was_sent_requires_a_new_handshake() {
     }
 }
 
-/// Messages over the rate limit are delayed like frames, however many arrive in one text.
+/// Messages over the rate limit are delayed like frames, regardless of how many arrive in one text.
 #[test]
 fn each_message_of_a_text_counts_against_the_rate_limit() {
     const CONNECTS: usize = 64;
@@ -103,7 +103,7 @@ fn each_message_of_a_text_counts_against_the_rate_limit() {
     assert!(start.elapsed() > Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
-/// Input behind a second handshake on the same socket, split at different bytes.
+/// Input follows a second handshake on the same socket and is split at various bytes.
 #[test]
 fn input_behind_a_new_handshake_is_processed() {
     let server = RunningServer::with(&[]);
@@ -129,7 +129,7 @@ fn partial_messages_of_sockets_without_a_session_are_bounded() {
     let server = RunningServer::with(&[
         "limits.receive_total=256KiB",
         "limits.max_message=64KiB",
-        // Long enough that no socket is closed for being late, even on a slow machine.
+        // Use a long timeout, so that no socket is closed for being slow, even on a slow machine.
         "limits.handshake_timeout=1m",
     ]);
     let text = masked(TEXT, &vec![b'x'; 60_000]);

@@ -17,19 +17,19 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-/// How far the publisher may get ahead of the page, in messages. Less than the history of a channel.
+/// Number of messages by which the publisher may be ahead of the page. Less than a channel's history.
 const AHEAD: usize = 100;
 
-/// Short, but long enough for Chromium to answer on a busy machine.
+/// Short ping interval and pong timeout, but long enough for Chromium to answer on a busy machine.
 const PINGS: [&str; 2] = ["session.ping_interval=1500ms", "session.pong_timeout=1200ms"];
 
-/// Starts a page of the server's origin that subscribes to `channels` over connections to `sessions`.
+/// Starts a page of the server's origin. The page subscribes to `channels` over connections to `sessions`.
 fn page(server: &RunningServer, sessions: SocketAddr, channels: &[&str]) -> Script {
     let (address, sessions) = (server.public.to_string(), sessions.to_string());
     Script::start("session.mjs", &[&[&*address, &*sessions], channels].concat())
 }
 
-/// Starts a page that subscribes to `news`. Returns it with its hello.
+/// Starts a page that subscribes to `news`. Returns the page and its hello.
 #[track_caller]
 fn subscribed_page(server: &RunningServer, sessions: SocketAddr) -> (Script, Value) {
     let page = page(server, sessions, &["news"]);
@@ -38,7 +38,7 @@ fn subscribed_page(server: &RunningServer, sessions: SocketAddr) -> (Script, Val
     (page, hello)
 }
 
-/// Session id of a hello.
+/// Returns the session id of a hello.
 fn id(hello: &Value) -> &str {
     hello["session"].as_str().expect("a hello has a session")
 }
@@ -50,13 +50,14 @@ fn assert_resumed(page: &Script, nth: usize, hello: &Value) {
     assert_eq!((&again["recovered"], id(&again)), (&json!(true), id(hello)));
 }
 
-/// Data of the messages received on a channel, in order of arrival.
+/// Returns the data of the messages received on a channel, in order of arrival.
 fn data(page: &Script, channel: &str) -> Vec<u64> {
     let messages = page.values("message").into_iter().filter(|message| message["channel"] == channel);
     messages.map(|message| message["data"].as_u64().expect("numbers were published")).collect()
 }
 
-/// Asserts that the page receives 1 to `last` on `news`, once and in order, and nothing else.
+/// Asserts that the page receives the numbers from 1 to `last` on `news`, once each and in order, and nothing
+/// else.
 #[track_caller]
 fn assert_news(page: &Script, last: u64) {
     page.await_object("message", usize::try_from(last).expect("the number fits into usize"));
@@ -69,8 +70,8 @@ fn publish(server: &RunningServer, numbers: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// A relay that waits for the fate of each connection on a channel. Once the sender is dropped, connections
-/// last.
+/// Starts a relay that receives the fate of each connection from a channel and waits for it. Once the sender
+/// is dropped, the relay leaves later connections intact.
 fn relay(server: &RunningServer) -> (mpsc::Sender<Fate>, Relay) {
     let (sender, fates) = mpsc::channel();
     (sender, Relay::new(server.public, move || fates.recv().unwrap_or(Fate::Intact)))
@@ -81,7 +82,7 @@ fn next(fates: &mpsc::Sender<Fate>, fate: Fate) {
     fates.send(fate).expect("the relay is running");
 }
 
-/// Publishes 1, 2, 3 and so on to each channel until `enough` returns true. Returns the last number.
+/// Publishes 1, 2, 3 and so on to each channel until `enough` returns `true`. Returns the last number.
 fn publish_until(server: &RunningServer, page: &Script, channels: &[&str], enough: impl Fn() -> bool) -> u64 {
     let mut published = 0;
     while !enough() {
@@ -225,13 +226,13 @@ fn page_resumes_when_a_cut_link_is_restored() {
     assert_eq!(page.count("gap"), 0);
 }
 
-/// The page gets no notice that its connection is dead. It reconnects before the server notices, or after.
+/// The page is not notified that its connection is dead. It reconnects before or after the server notices.
 #[test]
 fn page_resumes_after_an_unnoticed_connection_loss() {
     let settings = ["session.ping_interval=500ms", "session.pong_timeout=300ms"];
     let server = RunningServer::with(&settings);
     let (fates, relay) = relay(&server);
-    // Enough for a head, a hello, a reply and some of the messages.
+    // This many bytes contain a response head, a hello, a reply and some of the messages.
     next(&fates, Fate::Silent(1_000));
     drop(fates);
     let (page, hello) = subscribed_page(&server, relay.address);
@@ -240,7 +241,7 @@ fn page_resumes_after_an_unnoticed_connection_loss() {
     assert_news(&page, 20);
 }
 
-/// The old connection is open all the time and is closed as replaced, which the page ignores.
+/// The old connection stays open throughout. The server then closes it as replaced, which the page ignores.
 #[test]
 fn page_resumes_after_a_pause_of_the_server() {
     let server = RunningServer::with(&PINGS);
@@ -282,8 +283,8 @@ fn page_answers_pings_and_acknowledges_messages() {
     assert_eq!(page.count("socket"), 1);
 }
 
-/// The subscribe command may have arrived or not. The page discards the session, because its subscription was
-/// never confirmed.
+/// The server may or may not have received the subscribe command. The page discards the session, because its
+/// subscription was never confirmed.
 #[test]
 fn page_opens_a_new_session_if_its_subscription_was_not_confirmed() {
     let server = RunningServer::with(&[]);
@@ -308,17 +309,19 @@ fn kicked_and_replaced_pages_do_not_reconnect() {
     let _other = server.resume(token);
     assert_eq!(kicked.await_value("closed", 1), 4101);
     assert_eq!(replaced.await_value("closed", 1), 4100);
-    // A page that reconnects does so within half a second.
+    // A page that wanted to reconnect would do so within half a second.
     let_pass(Duration::from_secs(2));
     assert_eq!((kicked.count("socket"), replaced.count("socket")), (1, 1));
 }
 
-/// Each message arrives once, whichever subscription delivers it, also after the session has ended.
+/// Each message arrives once regardless of which subscription delivers it, and this still holds after the
+/// session has expired.
 #[test]
 fn overlapping_patterns_deliver_each_message_once() {
     let server = RunningServer::with(&["session.reconnect_window=200ms"]);
     let channels = ["/a/b", "/a/*", "/**"];
-    // The relay lets the page reconnect only after its session has ended.
+    // Let the page reconnect only after its session has been removed: the relay holds the connection until
+    // then.
     let (fates, relay) = relay(&server);
     next(&fates, Fate::Intact);
     let page = page(&server, relay.address, &channels);
@@ -339,7 +342,7 @@ fn overlapping_patterns_deliver_each_message_once() {
     page.await_object("reply", 2 * channels.len());
     publish(11..=14);
     page.await_object("message", 14);
-    // The new session sent some messages again, with seqs of its own. The page suppresses these duplicates.
+    // The new session has sent some messages again with different seqs. The page suppresses these duplicates.
     server.admin.publish("/end", 0);
     until("the last message has arrived", || data(&page, "/end") == [0]);
     assert_eq!(data(&page, "/a/b"), [2, 4, 6, 8, 10, 12, 14]);
@@ -347,7 +350,7 @@ fn overlapping_patterns_deliver_each_message_once() {
     assert_eq!(page.count("gap"), 0);
 }
 
-/// Also if the connection breaks again before any of the missed messages has arrived.
+/// The page misses nothing even if the connection breaks again before any of the missed messages has arrived.
 #[test]
 fn page_continues_in_a_new_session_without_loss() {
     let server = RunningServer::with(&["session.reconnect_window=200ms"]);
@@ -375,7 +378,7 @@ fn page_continues_in_a_new_session_without_loss() {
     assert_eq!(page.count("gap"), 0);
 }
 
-/// The gap is reported once, also if the connection breaks right after it, and whether or not the session
+/// The gap is reported once, even if the connection breaks right after it, and whether or not the session
 /// still exists.
 #[test]
 fn lost_messages_are_reported_in_one_gap() {
@@ -424,7 +427,7 @@ fn page_continues_with_another_server() {
         let again = page.await_value("hello", 2);
         assert_eq!(again["recovered"], false);
         assert_ne!(id(&again), id(&hello));
-        // It is unknown how many messages were lost with the first server, so the gap has no range.
+        // How many messages were lost with the first server is unknown, so the gap has no range.
         let gap = page.await_value("gap", 1);
         assert_eq!((&gap["channel"], &gap["from"]), (&json!("news"), &Value::Null));
         publish(&server, [6]);
@@ -439,7 +442,7 @@ fn page_continues_with_another_server() {
     }
 }
 
-/// The first connections break at random bytes, one after the other; later ones last. Some sessions expire
+/// The first connections break one after the other at random bytes; later ones last. Some sessions expire
 /// before the page reconnects.
 #[test]
 fn page_receives_every_message_once_and_in_order_wherever_its_connections_break() {
@@ -448,7 +451,7 @@ fn page_receives_every_message_once_and_in_order_wherever_its_connections_break(
     break_connections(seed, &["news", "chat"], ["news", "chat"]);
 }
 
-/// The same, with a pattern that overlaps another subscription.
+/// Like the test above, with a pattern that overlaps another subscription.
 #[test]
 fn page_with_patterns_receives_every_message_once_and_in_order_wherever_its_connections_break() {
     let seed = seed();
@@ -473,14 +476,14 @@ fn break_connections(seed: u64, subscriptions: &[&str], channels: [&str; 2]) {
         let connections = Arc::clone(&connections);
         move || match (connections.fetch_add(1, Ordering::AcqRel), rng.random_range(0..8)) {
             (BROKEN.., _) => Fate::Intact,
-            // Within the response to the upgrade, the hello, or the replies.
+            // Cut within the response to the upgrade, the hello, or the replies.
             (_, 0..3) => Fate::Cut(rng.random_range(0..650)),
             (_, 3..7) => Fate::Cut(rng.random_range(500..10_000)),
             (_, _) => Fate::Silent(rng.random_range(0..10_000)),
         }
     });
-    // An empty log is removed with its last subscriber. The next subscriber would get a new log, and a gap;
-    // hence the first message in each channel.
+    // Publish a first message to each channel: an empty log is removed with its last subscriber, and the next
+    // subscriber would get a new log and a gap.
     let mut keeper = server.client();
     subscriptions.iter().for_each(|name| _ = keeper.subscribe(name));
     for channel in channels {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 const LIMIT: u16 = 4104;
 
-/// A client that is subscribed to `news`, and the epoch of the log.
+/// Returns a client that is subscribed to `news`, and the epoch of the log.
 #[track_caller]
 fn subscriber(server: &RunningServer) -> (RawClient, String) {
     let (mut client, _) = RawClient::greeted(server.public, "");
@@ -21,7 +21,8 @@ fn subscriber(server: &RunningServer) -> (RawClient, String) {
     (client, epoch)
 }
 
-/// Subscribes a new client to the messages after `offset`. Returns it with the first line that it receives.
+/// Subscribes a new client to the messages after `offset`. Returns the client and the first line that it
+/// receives.
 #[track_caller]
 fn since(server: &RunningServer, epoch: &str, offset: u64) -> (RawClient, String) {
     let (mut client, _) = RawClient::greeted(server.public, "");
@@ -131,7 +132,7 @@ fn unsubscribed_client_receives_no_messages() {
     publisher.publish("news", [1]);
     assert_eq!(client.text_message(), message(1, 1));
     for id in [2, 3] {
-        // The second time has no effect and succeeds as well.
+        // The second unsubscribe has no effect but succeeds as well.
         client.text(&format!(r#"{{"id":{id},"unsubscribe":{{"channel":"news"}}}}"#));
         assert_eq!(client.text_message(), format!(r#"{{"reply":{{"id":{id},"ok":{{}}}}}}"#));
     }
@@ -181,7 +182,7 @@ fn since_returns_exactly_the_later_messages() {
     assert_eq!(current.text_message(), message(1, 6));
 }
 
-/// A log with fewer messages delivers all of them, without a gap: `last` asks for no more than exist.
+/// A log with fewer messages than `last` delivers all of them without a gap.
 #[test]
 fn last_returns_the_newest_messages_and_then_later_ones() {
     let server = RunningServer::with(&["channel.history_messages=4"]);
@@ -203,7 +204,7 @@ fn last_returns_the_newest_messages_and_then_later_ones() {
     let mut clients: Vec<_> = [(0, 0), (1, 1), (3, 3), (4, 4), (5, 4), (u64::MAX, 4)]
         .map(|(count, expected)| (last(count, 10), expected))
         .into();
-    // Read all before the next message evicts the oldest one.
+    // Read all messages before the next one evicts the oldest.
     for (client, expected) in &mut clients {
         for (seq, offset) in (1..).zip(11 - *expected..=10) {
             assert_eq!(client.text_message(), message(seq, offset), "{expected}");
@@ -344,7 +345,7 @@ fn number_of_channels_is_limited() {
     assert_eq!(server.admin.metrics().value("encke_channels"), 2.0);
 }
 
-/// Names of all channels.
+/// Returns the names of all channels.
 fn names(server: &RunningServer) -> Vec<String> {
     let channels = server.admin.get("/api/channels").json();
     let channels = channels["channels"].as_array().expect("a list").clone();

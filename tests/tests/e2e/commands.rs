@@ -61,7 +61,7 @@ fn bad_commands_are_refused_and_the_connection_stays() {
 fn a_bad_command_of_any_length_is_refused_and_the_connection_stays() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
-    // Close to the maximum size of a message, and longer than that once the characters are escaped.
+    // Both are close to the maximum size of a message. Escaping the characters of the second one exceeds it.
     for long in ["a".repeat(65_000), "\u{200b}".repeat(20_000)] {
         let client = &mut client;
         assert_refused(client, &format!(r#"{{"id":1,"ack":{{"seq":"{long}"}}}}"#), Some(1), "malformed");

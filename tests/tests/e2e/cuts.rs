@@ -1,5 +1,5 @@
-//! Sessions resume over connections that break at random bytes. `ENCKE_SEED=<n>` runs one seed; without it, a
-//! fixed seed and a random one run.
+//! Tests that sessions resume over connections that break at random bytes. `ENCKE_SEED=<n>` runs one seed;
+//! without it, a fixed seed and a random one run.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -34,7 +34,7 @@ struct LimitedSocket {
     received: Vec<u8>,
 }
 
-/// The connection has reached the byte at which it breaks.
+/// Error of a connection that has reached the byte at which it breaks.
 #[derive(Debug)]
 struct ReachedCut;
 
@@ -90,7 +90,7 @@ fn frame(received: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
 }
 
 impl ResumingReader {
-    /// Subscribes to `news` over a first connection, and drops that connection.
+    /// Subscribes to `news` over a first connection and drops that connection.
     fn begin(server: &RunningServer, seed: u64) -> Self {
         let (mut client, hello) = RawClient::greeted(server.public, "");
         client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
@@ -106,10 +106,10 @@ impl ResumingReader {
         }
     }
 
-    /// Runs one connection up to its cut or the last message.
+    /// Uses one connection until it is cut or the last message arrives.
     fn connection(&mut self) -> Result<(), ReachedCut> {
         self.connections += 1;
-        // Sometimes within the response to the upgrade, sometimes within the hello.
+        // Cut within the response to the upgrade, within the hello, or later.
         let remaining = match self.rng.random_range(0..10) {
             0 => self.rng.random_range(0..500),
             1 => self.rng.random_range(0..50_000),
@@ -169,7 +169,7 @@ impl ResumingReader {
         connection.stream.write_all(frame).expect("the server reads");
     }
 
-    /// Ends the connection in a random way, sometimes within a frame of the client.
+    /// Ends the connection in a random way, sometimes in the middle of a frame from the client.
     fn end(&mut self, mut stream: TcpStream) {
         if self.rng.random_ratio(1, 4) {
             let ack = masked(TEXT, format!(r#"{{"ack":{{"seq":{}}}}}"#, self.seq).as_bytes());
@@ -223,8 +223,8 @@ fn every_message_arrives_once_and_in_order_wherever_the_stream_is_cut() {
     };
     for seed in seeds {
         println!("ENCKE_SEED={seed}");
-        // A ring of 1024 is never full. One of 16 always is, so that only pongs and acks let more messages
-        // through.
+        // A ring of 1024 entries is never full. A ring of 16 always is, so that only pongs and acks let more
+        // messages through.
         run(seed, 1024);
         run(seed, 16);
     }

@@ -47,7 +47,7 @@ fn dashboard_page_has_minimal_permissions() {
     }
 }
 
-/// `listen.public_url` determines where the playground may connect.
+/// The page's content security policy permits the playground to connect to `listen.public_url`.
 #[test]
 fn dashboard_page_may_connect_to_the_public_url() {
     let server = RunningServer::with(&["listen.public_url=https://ws.example"]);
@@ -55,7 +55,7 @@ fn dashboard_page_may_connect_to_the_public_url() {
     assert!(policy.is_some_and(|policy| policy.contains("connect-src 'self' wss://ws.example https://ws.example; ")));
 }
 
-/// Sends one request over TLS. Returns the start of the status line.
+/// Sends one request over TLS and returns the start of the status line.
 fn status_over_tls(server: &RunningServer, certificate: &Certificate, origin: &str) -> String {
     let mut stream = tls::handshake(server.admin.address(), certificate, VERSIONS[1])
         .expect("a certificate that is trusted");

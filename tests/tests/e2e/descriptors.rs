@@ -14,7 +14,7 @@ fn used(server: &RunningServer) -> (f64, f64) {
     (limit("used"), limit("max"))
 }
 
-/// Of 200 descriptors, the server reserves 84, and 8 more for connections that it is refusing.
+/// With a limit of 200 descriptors, the server reserves 84, plus 8 for connections that it is refusing.
 #[test]
 fn full_server_refuses_clients_and_warns_the_operator() {
     const FULL: usize = 108;
@@ -47,7 +47,7 @@ fn full_server_refuses_clients_and_warns_the_operator() {
     server.assert_healthy();
 }
 
-/// Connections in a handshake hold no slot, so the connection limit does not count them.
+/// Connections with a handshake in progress hold no slot, so the connection limit does not count them.
 #[test]
 fn silent_crowd_is_disconnected_to_make_room_for_clients() {
     let server = Launch::with(&[IN_MEMORY, LONG_HANDSHAKE]).run_first("ulimit -n 200").start();
@@ -72,7 +72,7 @@ fn assert_crowd_makes_room(server: &RunningServer, crowd: Vec<RawClient>) {
     assert!(line.contains("no file descriptor is available"), "{line}");
     assert_eq!(server.admin.get("/healthz").status, 200);
     assert!(server.admin.metrics().value("encke_accept_errors_total") >= 1.0);
-    // The client queues behind the whole crowd, which is disconnected to make room.
+    // The client is queued behind the whole crowd, which is disconnected to make room for it.
     let mut client = server.client();
     assert_eq!(client.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
     assert!(server.admin.metrics().refusals("handshakes") >= 1.0);
@@ -81,11 +81,11 @@ fn assert_crowd_makes_room(server: &RunningServer, crowd: Vec<RawClient>) {
     server.assert_healthy();
 }
 
-/// The kernel refuses more descriptors, although the server still expects them to be available.
+/// The kernel refuses to open more descriptors although the server expects them to be available.
 #[test]
 fn server_survives_refusals_of_the_kernel_and_accepts_again() {
-    /// A third of these fit into 64 descriptors, next to those of the server itself and of the client that is
-    /// already connected.
+    /// Number of clients. A third of them fit into 64 descriptors, together with the server's own descriptors
+    /// and the client that is already connected.
     const CLIENTS: usize = 80;
     let server = Launch::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]).start();
     let connected = server.client().into_background();
@@ -98,15 +98,15 @@ fn server_survives_refusals_of_the_kernel_and_accepts_again() {
 
     let mut clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            // The kernel accepts connections on behalf of the server, which answers those that it has
-            // descriptors for.
+            // The kernel accepts all connections on behalf of the server. The server responds only on those
+            // for which it has descriptors.
             let mut client = RawClient::connect(server.public);
             client.request_upgrade("");
             client
         })
         .collect();
     server.logs.await_line("cannot accept connections");
-    // Long enough for many attempts. No descriptor is left for the admin API either.
+    // Wait for many attempts to accept. No descriptor is left for the admin API either.
     connected.await_more_pings(2);
     assert!(!connected.has_ended());
     assert_eq!(server.logs.count("cannot accept connections"), 1, "logged once, not for every attempt");

@@ -1,4 +1,5 @@
-//! Links in the documents lead to existing files of the repository and to existing headings in them.
+//! Tests that links in the documents lead to existing files of the repository and to existing headings in
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -54,7 +55,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository exists")
 }
 
-/// All Markdown documents of the repository, except those in directories that Git ignores, such as
+/// Returns all Markdown documents of the repository, except those in directories that Git ignores, such as
 /// dependencies.
 fn documents() -> BTreeMap<PathBuf, Document> {
     let listed = Command::new("git")

@@ -24,7 +24,7 @@ fn clients_receive_a_retry_delay_and_are_closed() {
         assert_eq!(client.next_within(TIMEOUT), Some(ServerOutput::Close(DRAINING, "draining".into())));
         assert_eq!(client.close_code(), None);
     }
-    // Ten draws from thousands of values: two may coincide, but equal values throughout mean that there is no
+    // Two of ten delays drawn from thousands of values may coincide, but if most are equal, there is no
     // spread.
     assert!(delays.len() > 5, "{delays:?}");
     assert!(delays.last() <= Some(&60_000), "{delays:?}");
@@ -51,7 +51,7 @@ fn draining_server_is_not_ready_and_refuses_clients() {
     let server = RunningServer::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);
     let before = server.admin.get("/readyz");
     assert_eq!(before.status, 200);
-    // This client reads its Close frame and keeps the connection open, so the drain continues.
+    // This client reads its Close frame but keeps the connection open, so the drain continues.
     let (mut stays, _) = RawClient::greeted(server.public, "");
     server.terminate();
     stays.object();
@@ -102,7 +102,7 @@ fn client_that_does_not_read_does_not_prolong_the_drain() {
     let short = Some(Duration::from_millis(200));
     client.stream().set_write_timeout(short).expect("the socket accepts a timeout");
     let commands = masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#).repeat(1000);
-    // Until the server stops reading, because it cannot write.
+    // Send until the server stops reading because it cannot write.
     while client.try_send(&commands).is_ok() {}
     let from = Instant::now();
     server.terminate();

@@ -96,7 +96,7 @@ fn commands_keep_a_session_alive() {
     let mut last_command = client.started_at;
     while client.started_at.elapsed() < idle * 2 {
         last_command = Instant::now();
-        // Any command counts, even one that is refused.
+        // Any command counts as activity, even one that is refused.
         client.text(r#"{"id":1,"dance":{}}"#);
         assert_eq!(client.object()["reply"]["id"], 1);
         let pause = client.frame_within(idle / 10).expect("the connection is open");
@@ -109,8 +109,8 @@ fn commands_keep_a_session_alive() {
 #[test]
 fn client_that_stays_after_the_close_is_disconnected() {
     let server = RunningServer::with(&["session.close_timeout=500ms"]);
-    // Counted before any client connects: a descriptor of the startup that is closed later must not be
-    // counted.
+    // Count before any client connects. Descriptors from the startup may be closed later, hence the `<=`
+    // below.
     let open = server.open_descriptors();
     let (mut stays, hello) = RawClient::greeted(server.public, "");
     let from = Instant::now();

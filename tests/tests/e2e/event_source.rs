@@ -1,4 +1,4 @@
-//! EventSource implementations of others: npm's `eventsource`, and Chromium's.
+//! Third-party `EventSource` implementations: npm's `eventsource` and Chromium's.
 
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use encke_tests::waiting::{let_pass, until};
 use encke_tests::{EventStream, Launch, RunningServer, Script};
 use serde_json::{Value, json};
 
-/// How far the publisher may get ahead of the sources, in messages. Less than the history of a channel.
+/// Number of messages by which the publisher may be ahead of the sources. Less than a channel's history.
 const AHEAD: usize = 100;
 
 /// `readyState` of a source that is going to reconnect.
@@ -30,7 +30,7 @@ impl Source {
     }
 }
 
-/// Starts a source of each implementation.
+/// Starts one source of each implementation.
 #[track_caller]
 fn subscribed_sources(server: &RunningServer) -> [Source; 2] {
     let address = server.public.to_string();
@@ -93,7 +93,7 @@ fn source_does_not_reconnect_after_a_take_over() {
         assert_eq!(source.script.await_value("error", 1), CONNECTING);
         other
     });
-    // A source that reconnects does so after 3 s, the default of both implementations.
+    // A source that wanted to reconnect would do so after 3 s, the default of both implementations.
     let_pass(Duration::from_secs(4));
     for source in &sources {
         assert_eq!((source.script.count("hello"), source.script.count("error")), (1, 1));
@@ -105,7 +105,7 @@ fn source_does_not_reconnect_after_a_take_over() {
 
 #[test]
 fn source_continues_in_a_new_session_after_expiry() {
-    // Shorter than the second after which a source reconnects.
+    // The window is shorter than the second after which a source reconnects.
     let server = RunningServer::with(&["session.reconnect_window=200ms"]);
     let sources = subscribed_sources(&server);
     server.admin.publish("news", 1);
@@ -126,7 +126,7 @@ fn source_continues_in_a_new_session_after_expiry() {
     }
 }
 
-/// The messages are lost with the process. The source receives a gap, and then the messages published later.
+/// The messages are lost with the process. The source receives a gap and then the messages published later.
 #[test]
 fn source_continues_with_a_restarted_server() {
     let first = RunningServer::with(&[]);

@@ -16,7 +16,7 @@ fn assert_suspended(server: &RunningServer, session: &str, resume: &str, reason:
     server.assert_healthy();
 }
 
-/// Asserts that the server answers these bytes with a Close frame with this code, and then ends the stream.
+/// Asserts that the server answers these bytes with a Close frame with this code and then ends the stream.
 #[track_caller]
 fn assert_bad(settings: &[&str], bytes: &[u8], code: u16) {
     let server = RunningServer::with(settings);
@@ -73,8 +73,8 @@ fn too_big_in_one_frame() {
 
 #[test]
 fn too_big_by_its_announced_length() {
-    // 2^62 bytes are announced and none is sent: the server must neither wait for them nor allocate memory
-    // for them.
+    // The header announces 2^62 bytes, but none is sent. The server must neither wait for them nor allocate
+    // memory for them.
     assert_bad(&[], &[0x81, 0xff, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1009);
 }
 
@@ -101,12 +101,13 @@ fn partial_messages_share_a_limit() {
     let whole = masked(TEXT, &whole);
     let (half, rest) = whole.split_at(30_000);
     let (mut one, _) = begin(half, 30_000.0);
-    // A fragment of a message, and a ping. The fragment counts twice, because it takes twice its size in
+    // Send a fragment of a message and a ping. The fragment counts twice, because it takes twice its size in
     // memory.
     let fragment = [masked(0x01, &[b' '; 50_000]), masked(PING, b"now")].concat();
     let (mut largest, hello) = begin(&fragment, 130_000.0);
     assert_eq!(largest.frame_of(PONG).payload, b"now");
-    // Until both connections are idle: among idle ones, the largest partial message is dropped.
+    // Wait until both connections are idle: among idle ones, the connection with the largest partial message
+    // is closed.
     let_pass(Duration::from_millis(1_100));
     let (mut three, _) = begin(half, 60_000.0);
     assert_eq!(largest.close_frame().0, 1013);
@@ -120,7 +121,7 @@ fn partial_messages_share_a_limit() {
     until("no partial message is left", || partial_bytes() == 0.0);
 }
 
-/// The memory of a long message is released although its client stays connected.
+/// The memory of a long message is released even if its client stays connected.
 #[test]
 fn memory_of_a_long_message_is_released() {
     const CLIENTS: usize = 300;
@@ -221,7 +222,7 @@ fn a_close_frame_suspends_with_any_code() {
 
 #[test]
 fn a_close_frame_with_a_bad_code_suspends_too() {
-    // 1005 must not be sent, 999 does not exist, one byte is half a code.
+    // 1005 must not be sent, 999 does not exist, and one byte is half a code.
     for payload in [&[0x03, 0xed][..], &[0x03, 0xe7], &[0x03]] {
         let server = RunningServer::with(&[]);
         let (mut client, hello) = RawClient::greeted(server.public, "");
@@ -243,7 +244,7 @@ fn close_code_reaches_a_client_that_keeps_sending() {
         let frame = masked(TEXT, br#"{"ack":{"seq":0}}"#).repeat(100);
         let mut sender = sender;
         let began = Instant::now();
-        // Long after the kick, and well within `close_timeout`.
+        // Keep sending long after the kick, but well within `close_timeout`.
         while began.elapsed() < Duration::from_secs(1) {
             sender.write_all(&frame).expect("frames after the close are discarded, not answered by a reset");
         }
@@ -253,7 +254,7 @@ fn close_code_reaches_a_client_that_keeps_sending() {
     });
     assert_eq!(server.admin.kick(&hello.session).status, 204);
     sending.join().expect("the sender does not panic");
-    // The client starts to read only now.
+    // The client starts reading only now.
     assert_eq!(client.close_code(), 4101);
     server.await_removal(&hello.session);
     server.assert_healthy();
@@ -273,7 +274,7 @@ fn close_code_reaches_a_client_in_the_middle_of_a_frame() {
     server.assert_healthy();
 }
 
-/// No frame is lost, and the connection is not closed.
+/// Excess frames are delayed: none is lost, and the connection stays open.
 #[test]
 fn frames_beyond_the_rate_are_read_later() {
     const FRAMES: u32 = 200;
@@ -285,7 +286,7 @@ fn frames_beyond_the_rate_are_read_later() {
     for number in 0..FRAMES {
         assert_eq!(client.frame_of(PONG).payload, number.to_be_bytes());
     }
-    // The first fifty are answered at once, the others a few at a time.
+    // The first fifty are answered immediately, the others a few at a time.
     let after = began.elapsed();
     assert!(after >= Duration::from_millis(2_500), "{after:?}");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);

@@ -5,7 +5,7 @@ use std::process::Command;
 use encke_tests::binaries;
 use encke_tests::server::run_to_end;
 
-/// Subcommands that the help of a command lists.
+/// Returns the subcommands that the help of a command lists.
 fn subcommands(command: &[&str]) -> Vec<String> {
     let output = run_to_end(&[command, &["--help"]].concat(), &[]);
     let help = String::from_utf8(output.stdout).expect("help is text");
@@ -14,7 +14,7 @@ fn subcommands(command: &[&str]) -> Vec<String> {
     commands.map(ToOwned::to_owned).collect()
 }
 
-/// Names of the man pages of a command and of all commands below it.
+/// Returns the names of the man pages of a command and of all commands below it.
 fn pages(command: &[&str]) -> Vec<String> {
     let own = format!("{}.1", [&["encke"], command].concat().join("-"));
     let subcommand_pages =
@@ -64,7 +64,7 @@ fn write_error_is_reported() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere"), "{output:?}");
 }
 
-/// A full disk must not look like empty output to a script.
+/// To a script, a full disk must not look like empty output.
 #[test]
 fn output_to_a_full_disk_is_a_failure() {
     for command in [&["config", "default"][..], &["reference"], &["generate", "completions", "bash"]] {

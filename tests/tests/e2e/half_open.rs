@@ -18,8 +18,8 @@ fn server(link: &NetworkLink, reconnect_window: &str) -> RunningServer {
     server.start()
 }
 
-/// A client that answers a ping and then vanishes: no FIN, no RST, and its kernel no longer knows the
-/// connection.
+/// Connects a client that answers a ping and then vanishes: it sends no FIN or RST, and its kernel no longer
+/// knows the connection.
 fn vanish(link: &NetworkLink, server: &RunningServer) -> (encke_tests::Hello, Instant) {
     let mut client = RawClient::over(link.connect(server.public));
     client.request_upgrade("");

@@ -46,7 +46,7 @@ fn slow_headers_are_disconnected() {
     let from = Instant::now();
     let mut client = RawClient::connect(server.public);
     client.send(b"GET /ws HTTP/1.1\r\nX-Slow: ");
-    // Each byte is a sign of life, but does not extend the time for the request.
+    // Each byte shows that the client is alive, but does not extend the deadline for the request.
     while client.frame_within(Duration::from_millis(50)).is_ok_and(|frame| frame.is_none()) {
         assert!(from.elapsed() < TIMEOUT, "the connection is closed in time");
         if client.try_send(b"x").is_err() {
@@ -66,7 +66,7 @@ fn client_that_does_not_read_is_disconnected() {
     let short = Some(Duration::from_millis(50));
     client.stream().set_write_timeout(short).expect("the socket accepts a timeout");
     let requests = b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".repeat(100);
-    // Until the socket is closed. Writes are expected to time out before that.
+    // Write until the socket is closed. Writes are expected to time out before that.
     while !client.try_send(&requests).is_err_and(|error| is_closed(&error)) {
         assert!(from.elapsed() < TIMEOUT, "the connection is closed in time");
     }
@@ -92,7 +92,7 @@ fn silent_crowd_does_not_block_clients() {
     let excess = crowd.len() - LIMIT;
     crowd.drain(..excess).for_each(|mut client| _ = client.await_end());
     let refusals = || server.admin.metrics().refusals("handshakes");
-    // Each new client displaced one more of them.
+    // Each new client displaced one more connection of the crowd.
     until("the refusals are counted", || refusals() >= excess as f64);
     let (_last, _) = RawClient::greeted(server.public, "");
     server.assert_healthy();
@@ -101,7 +101,7 @@ fn silent_crowd_does_not_block_clients() {
 #[test]
 fn a_storm_from_one_address_is_served() {
     let server = RunningServer::with(&["limits.max_handshakes=5"]);
-    // All are connected before the first sends its request.
+    // Connect all clients before the first one sends its request.
     let mut storm: Vec<_> = (0..50).map(|_| RawClient::connect(server.public)).collect();
     storm.iter_mut().for_each(|client| client.request_upgrade(""));
     for client in &mut storm {
@@ -111,7 +111,7 @@ fn a_storm_from_one_address_is_served() {
     assert_eq!(server.admin.metrics().refusals("handshakes"), 0.0);
 }
 
-/// A Bayeux WebSocket is upgraded before it has a session. It keeps its handshake slot, and does not evict
+/// A Bayeux WebSocket is upgraded before it has a session. It keeps its handshake slot and does not evict
 /// another handshake.
 #[test]
 fn a_storm_of_bayeux_sockets_is_served() {
@@ -143,7 +143,7 @@ fn a_second_request_on_the_same_connection_is_answered() {
     client.send(b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     assert!(client.http_head().starts_with("HTTP/1.1 404 "));
     client.request_upgrade("");
-    // The body of the first answer precedes the head.
+    // The body of the first response precedes the head.
     let head = client.http_head();
     assert!(head.contains("HTTP/1.1 101 "), "{head}");
     client.hello();
@@ -203,8 +203,8 @@ fn endless_headers_are_refused() {
     client.send(b"GET /ws HTTP/1.1\r\n");
     let header = format!("X-Long: {}\r\n", "x".repeat(1000));
     let mut sent = 0;
-    // The answer arrives while the client is still sending. Then the connection ends, at the latest with a
-    // reset.
+    // The response arrives while the client is still sending. After that, the connection ends, at the latest
+    // with a reset.
     while client.try_send(header.as_bytes()).is_ok() {
         sent += header.len();
         assert!(sent < 64 << 20, "the request is refused in time");
@@ -212,7 +212,7 @@ fn endless_headers_are_refused() {
     server.assert_healthy();
 }
 
-/// Both arrive in one segment, so one read returns them.
+/// The response and the hello arrive in one segment, so one read returns both.
 #[test]
 fn upgrade_response_and_hello_are_sent_in_one_write() {
     let server = RunningServer::with(&[]);
@@ -225,7 +225,7 @@ fn upgrade_response_and_hello_are_sent_in_one_write() {
     assert!(answer.starts_with("HTTP/1.1 101 ") && answer.contains(r#"{"hello":"#), "{answer}");
 }
 
-/// hyper handles what these headers ask for besides the upgrade.
+/// hyper handles the other things that these headers ask for in addition to the upgrade.
 #[test]
 fn upgrades_with_additional_headers_are_accepted() {
     let server = RunningServer::with(&[]);

@@ -17,7 +17,8 @@ fn assert_healthy(output: &Output) {
     assert_eq!(answer["status"], "ok");
 }
 
-/// Asserts that the check fails with status 1, since container engines reserve 2, and that it prints `why`.
+/// Asserts that the check fails and prints `why`. It must exit with status 1, because container engines
+/// reserve 2.
 #[track_caller]
 fn assert_unhealthy(output: &Output, why: &str) {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -55,8 +56,8 @@ fn certificate_for_other_names_is_accepted() {
     let with_settings = settings.iter().flat_map(|setting| ["--set", setting]).collect::<Vec<_>>();
     assert_healthy(&ask(server.admin.address(), &with_settings));
     assert_unhealthy(&ask(server.admin.address(), &[]), "/healthz: ");
-    // The check does not need the key: its user may not be allowed to read it, and the key on disk may be a
-    // new one that is invalid.
+    // The check does not need the key: the user that runs it may not be allowed to read the key, and the key
+    // on disk may be a new one that is invalid.
     std::fs::remove_file(&key).expect("the key exists");
     assert_healthy(&ask(server.admin.address(), &with_settings));
 }
@@ -64,7 +65,7 @@ fn certificate_for_other_names_is_accepted() {
 #[test]
 fn draining_server_is_healthy_but_not_ready() {
     let server = RunningServer::with(&["shutdown.drain=60s", "session.close_timeout=60s"]);
-    // This client reads its goaway and keeps the connection open, so the drain continues.
+    // This client reads its goaway but keeps the connection open, so the drain continues.
     let (mut stays, _) = RawClient::greeted(server.public, "");
     server.terminate();
     stays.object();
@@ -76,7 +77,7 @@ fn draining_server_is_healthy_but_not_ready() {
 fn absent_and_silent_servers_are_unhealthy() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("the listener is bound");
-    // The kernel accepts connections, and no process answers.
+    // The kernel accepts the connection, but no process responds.
     let silence = ask(address, &[]);
     assert_unhealthy(&silence, &format!("{address}/healthz: timed out"));
     let closes = thread::spawn(move || drop(listener.accept()));

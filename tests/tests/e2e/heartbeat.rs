@@ -6,16 +6,16 @@ use encke_tests::{RawClient, RunningServer};
 use serde_json::json;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// `timers.ping_slack`: how much later than due a ping may be sent.
+/// Value of `timers.ping_slack`: how long after its deadline a ping may be sent.
 const SLACK: Duration = Duration::from_millis(100);
-/// Allowance for the time from the kernel's send to the client's receive.
+/// Allowance for the time between the kernel's send and the client's receive.
 const TRANSIT: Duration = Duration::from_millis(20);
 
 fn server() -> RunningServer {
     RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=800ms"])
 }
 
-/// Asserts that `by` is no earlier than `earliest` after `from`, and not much later than `latest`.
+/// Asserts that `by` is at least `earliest` after `from`, and not much more than `latest` after it.
 #[track_caller]
 fn assert_between(from: Instant, by: Instant, earliest: Duration, latest: Duration) {
     let after = by - from;
@@ -67,7 +67,7 @@ fn traffic_postpones_frame_pings() {
         last_sent = Instant::now();
         client.text(r#"{"ack":{"seq":0}}"#);
         if client.frame_within(INTERVAL / 10).expect("the connection is open").is_some() {
-            // If the machine delays this test for too long, a ping is correct.
+            // A ping is correct if the machine delayed this test for too long.
             assert!(last_sent.elapsed() > INTERVAL / 4, "a ping while there is traffic");
         }
     }
@@ -108,10 +108,10 @@ fn any_traffic_answers_a_ping() {
     for answer in [
         masked(TEXT, br#"{"ack":{"seq":0}}"#),
         masked(TEXT, b"no JSON"),
-        // A pong that matches no ping of the server, and an empty one.
+        // A pong that matches no ping from the server, and an empty pong.
         masked(PONG, b"whatever"),
         masked(PONG, &[]),
-        // A frame that is never completed.
+        // The start of a frame that is never completed.
         vec![0x01],
     ] {
         client.skip_to(PING);

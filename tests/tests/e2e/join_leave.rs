@@ -17,19 +17,19 @@ fn server(settings: &[&str]) -> RunningServer {
     RunningServer::with(&[&[JOIN_LEAVE_RULE], settings].concat())
 }
 
-/// A client with a token of `user`.
+/// Connects a client with a token for `user`.
 #[track_caller]
 fn client_of(server: &RunningServer, user: &str) -> Client {
     let claims = json!({"sub": user, "channels": {"*": ["subscribe", "publish", "presence"]}});
     Client::connect(server.public, &format!("token={}", sign(&claims, SECRET)))
 }
 
-/// How a join or leave describes the session of an anonymous client.
+/// Returns the description of an anonymous client's session in a join or leave.
 pub(crate) fn anonymous(hello: &Hello) -> Value {
     json!({"session": hello.session})
 }
 
-/// The message, without its seq.
+/// Returns the message without its seq.
 #[track_caller]
 fn body(mut object: Value) -> Value {
     let mut message = object["message"].take();
@@ -58,7 +58,7 @@ fn subscribers_receive_joins_and_leaves() {
     let server = server(&[&format!("auth.secret={SECRET}")]);
     let mut ann = client_of(&server, "ann");
     ann.subscribe("/room/x");
-    // Its own join, which follows the reply.
+    // Ann receives her own join after the reply.
     let of = |client: &Client, user: &str| json!({"session": client.hello.session, "user": user});
     let ann_is = of(&ann, "ann");
     let message = ann.object();
@@ -74,8 +74,8 @@ fn subscribers_receive_joins_and_leaves() {
         [next_message(&mut ann), next_message(&mut bob)],
         [(); 2].map(|()| presence_message(2, "joined", &bob_is))
     );
-    // Subscribing again is not a join, nor is subscribing to a pattern; but a subscriber of the pattern
-    // receives joins and leaves.
+    // Subscribing again is not a join, and neither is subscribing to a pattern. However, a subscriber of the
+    // pattern receives joins and leaves.
     bob.subscribe("/room/x");
     bob.subscribe("/room/*");
     bob.subscribe("elsewhere");
@@ -84,7 +84,7 @@ fn subscribers_receive_joins_and_leaves() {
     assert_eq!(next_message(&mut ann), presence_message(3, "left", &bob_is));
     let by_pattern = next_message(&mut bob);
     assert_eq!((&by_pattern["left"], &by_pattern["pattern"]["name"]), (&bob_is, &json!("/room/*")));
-    // The backend subscribes and unsubscribes a session.
+    // Subscriptions that the backend creates and removes are joins and leaves, too.
     let path = |what: &str| format!("/api/sessions/{}/{what}", bob.hello.session);
     let (subscribe, unsubscribe) = (path("subscribe"), path("unsubscribe"));
     assert_eq!(server.admin.post(&subscribe, r#"{"channel":"/room/x"}"#).status, 200);
@@ -95,7 +95,7 @@ fn subscribers_receive_joins_and_leaves() {
     assert_eq!(next_message(&mut ann), presence_message(6, "joined", &bob_is));
     server.admin.kick(&bob.hello.session);
     assert_eq!(next_message(&mut ann), presence_message(7, "left", &bob_is));
-    // Joins and leaves are in the history for any subscriber.
+    // Any subscriber can read joins and leaves in the history.
     let mut late = client_of(&server, "carol");
     let reply = late.request(r#"{"id":1,"subscribe":{"channel":"/room/x","last":100}}"#);
     assert_eq!(reply["ok"]["offset"], 7);
@@ -139,7 +139,7 @@ fn expired_session_leaves() {
     let hello = goes.drop_connection();
     assert_eq!(next_message(&mut stays), presence_message(2, "joined", &anonymous(&hello)));
     assert_eq!(next_message(&mut stays), presence_message(3, "left", &anonymous(&hello)));
-    // The leave is published when the session ends, and the session is removed a moment later.
+    // The leave is published when the session ends; the session is removed a moment later.
     server.await_removal(&hello.session);
 }
 
@@ -148,7 +148,8 @@ fn token_that_allows_less_causes_a_leave() {
     let server = server(&[&format!("auth.secret={SECRET}")]);
     let mut stays = client_of(&server, "ann");
     stays.subscribe("/room/x");
-    // A join is published after the reply, so a client that subscribes in between receives it, too.
+    // Wait for the join: it is published after the reply, so another client that subscribes in between would
+    // receive it, too.
     next_message(&mut stays);
     let mut goes = client_of(&server, "bob");
     goes.subscribe("/room/x");
@@ -158,13 +159,13 @@ fn token_that_allows_less_causes_a_leave() {
     goes.send(&json!({"id": 2, "refresh": {"token": less}}).to_string());
     assert_eq!(next_message(&mut stays), presence_message(2, "joined", &bob_is));
     assert_eq!(next_message(&mut stays), presence_message(3, "left", &bob_is));
-    // A token that names a channel in `join` subscribes its session.
+    // A token that names a channel in `join` subscribes its session, which is a join.
     let joins = json!({"sub": "carol", "channels": {"*": ["subscribe"]}, "join": ["/room/x"]});
     let carol = Client::connect(server.public, &format!("token={}", sign(&joins, SECRET)));
     assert_eq!(next_message(&mut stays)["joined"], json!({"session": carol.hello.session, "user": "carol"}));
 }
 
-/// With server-sent events, long-polling and Bayeux.
+/// Tests server-sent events, long-polling and Bayeux.
 #[test]
 fn joins_and_leaves_arrive_on_each_transport() {
     let server = server(&[]);
@@ -212,7 +213,7 @@ fn joins_and_leaves_arrive_on_a_bayeux_socket() {
     let socket_is = json!({"session": bayeux::session(&client_id)});
     let mut events = socket.request(&bayeux::subscribe(&client_id, "/room/x"));
     bayeux::assert_successful(events.last().expect("a reply"));
-    // The server sends nothing before the first connect.
+    // The server sends no messages before the first connect.
     socket.send(&connect_now(&client_id));
     let event =
         |what: &str, of: &Value| json!({"channel": "/room/x", "data": {}, "ext": {"encke": {what: of}}});
@@ -232,7 +233,7 @@ fn joins_and_leaves_arrive_on_a_bayeux_socket() {
     });
 }
 
-/// `joined` and `left` are fields next to `data`, where no client can write.
+/// `joined` and `left` are fields next to `data`, which clients cannot set.
 #[test]
 fn clients_cannot_forge_joins_and_leaves() {
     let rules = "namespace=[{prefix='/room/', join_leave=true, publish=false, at_ms=true}, {prefix='/open/', join_leave=true}]";
@@ -270,8 +271,8 @@ fn clients_cannot_forge_joins_and_leaves() {
     );
 }
 
-/// A client's list of the sessions in a channel: the client subscribes, then requests the presence, and
-/// applies to the answer all joins and leaves received since the request.
+/// A client's list of the sessions in a channel. The client subscribes, then requests the presence, and
+/// applies all joins and leaves received since the request to the reply.
 struct Observer {
     client: Client,
     present_sessions: BTreeMap<String, Value>,
@@ -315,7 +316,7 @@ fn session_of(subscriber: &Value) -> String {
     subscriber["session"].as_str().unwrap_or_else(|| panic!("{subscriber}")).to_owned()
 }
 
-/// A client that follows the README has an exact list, whenever it starts.
+/// A client that follows the README's procedure has an exact list, no matter when it starts.
 #[test]
 fn list_of_present_sessions_is_exact() {
     let seed = rand::rng().random();

@@ -47,7 +47,7 @@ fn await_reads(server: &RunningServer, series: &str, reads: f64) {
     until(format!("{reads} of {series}"), || server.admin.metrics().value(series) >= reads);
 }
 
-/// A query with a token of alice.
+/// Returns a query with a token for alice.
 fn alice(key: &IssuerKey) -> String {
     format!("token={}", key.sign(&json!({"sub": "alice", "channels": {"*": ["subscribe"]}})))
 }
@@ -58,7 +58,7 @@ fn assert_refused(client: &mut Client, command: &Value, code: &str) {
     assert_eq!(client.request(&command.to_string())["error"]["code"], code);
 }
 
-/// Sends a Bayeux handshake with a token of alice. Returns the reply.
+/// Sends a Bayeux handshake with a token for alice and returns the reply.
 fn bayeux_handshake(server: &RunningServer, key: &IssuerKey) -> Value {
     let token = key.sign(&json!({"sub": "alice"}));
     BayeuxPolling::connect(server.public).reply(&with_field(
@@ -86,7 +86,7 @@ fn tokens_of_the_issuer_are_accepted_on_each_transport() {
         assert!(answer[0]["hello"].is_object(), "{answer}");
         assert_eq!(bayeux_handshake(&server, key)["successful"], true);
     }
-    // The set was read a moment ago and does not contain these keys.
+    // The server has just read the key set, which does not contain these keys.
     let forged = IssuerKey::generate("a");
     for key in [&stranger, &forged] {
         assert_eq!(Client::refusal_code(server.public, &alice(key)), UNAUTHORIZED);
@@ -140,7 +140,7 @@ fn client_waits_while_the_key_set_is_read() {
     let set = key_set([&key]);
     issuer.reply_with(move |_| BackendReply::json(&set).delayed_by(Duration::from_secs(1)));
     let server = trusting(&issuer).start();
-    // The issuer has not answered yet.
+    // The client waits for the issuer, which has not responded yet.
     let waiting = Client::connect(server.public, &alice(&key));
     assert_eq!(server.admin.session(&waiting.hello.session)["user"], "alice");
     assert_eq!(bayeux_handshake(&server, &key)["successful"], true);
@@ -207,14 +207,14 @@ fn key_set_file_is_read_again_on_sighup() {
     assert_eq!(server.admin.metrics().value("encke_issuer_keys"), 1.0);
     let _client = Client::connect(server.public, &alice(&new));
     assert_eq!(Client::refusal_code(server.public, &alice(&old)), UNAUTHORIZED);
-    // An incomplete file, as while it is being written.
+    // The file is incomplete, as it is while being written.
     write(r#"{"keys":["#);
     server.signal(Signal::HUP);
     server.logs.await_line("is not a JSON Web Key Set");
     let _client = Client::connect(server.public, &alice(&new));
 }
 
-/// The key file is a pipe without a writer: reading it blocks until there is one.
+/// The key file is a pipe without a writer: reading it blocks until a writer opens it.
 #[test]
 fn blocking_key_set_file_does_not_block_the_server() {
     let (old, new) = (IssuerKey::generate("old"), IssuerKey::generate("new"));
@@ -227,7 +227,7 @@ fn blocking_key_set_file_does_not_block_the_server() {
     fs::remove_file(&path).expect("the file exists");
     assert!(Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()));
     server.signal(Signal::HUP);
-    // Later attempts fail as well, while the first one is still blocked.
+    // Later attempts also fail while the first one is blocked.
     await_reads(&server, FAILED, 3.0);
     server.logs.await_line("reading it blocks");
     let _client = Client::connect(server.public, &alice(&old));

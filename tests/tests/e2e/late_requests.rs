@@ -7,14 +7,14 @@ use encke_tests::waiting::until;
 use encke_tests::{EventStream, PollClient, RawClient, RunningServer};
 use serde_json::json;
 
-/// How the client ends the connection whose request is read late.
+/// How the client ends the connection on which a request is read late.
 type EndConnection = fn(RawClient);
 
 const ENDINGS: [EndConnection; 2] =
     [|late| late.stream().shutdown(Shutdown::Both).expect("the socket is connected"), RawClient::reset];
 
-/// Makes the server read a request after its connection has ended and after `newer` has run, by stopping the
-/// process in between.
+/// Runs `newer`, then makes the server read a request late: the server is stopped while the client sends the
+/// request and ends the connection.
 fn read_late(server: &RunningServer, request: &str, end: EndConnection, newer: impl FnOnce()) {
     refuse_late(server, "late", request, end, newer);
 }
@@ -30,12 +30,11 @@ fn refuse_late(
     newer();
     let before = server.admin.metrics().refusals(reason);
     let is_refused = || server.admin.metrics().refusals(reason) == before + 1.0;
-    // A connection may end before hyper has read the request. The request is then ignored, and the next
-    // attempt follows.
+    // Retry if the connection ends before hyper has read the request, which is then ignored.
     for _ in 0..20 {
         let open = server.open_descriptors();
         let mut late = RawClient::connect(server.public);
-        // A connection that is reset before it is accepted is never served.
+        // Wait until the connection is accepted: if it is reset before, it is never served.
         until("the connection is accepted", || is_accepted(late.stream()));
         server.while_stopped(|| {
             late.send(request.as_bytes());
@@ -51,7 +50,7 @@ fn refuse_late(
     panic!("no request is refused as {reason}");
 }
 
-/// Whether the server has accepted the connection: until then, the socket has no inode.
+/// Whether the server has accepted the connection. Until then, the server's socket has no inode.
 fn is_accepted(client: &TcpStream) -> bool {
     let port = |address: io::Result<SocketAddr>| {
         format!(":{:04X}", address.expect("the socket is connected").port())
@@ -59,7 +58,7 @@ fn is_accepted(client: &TcpStream) -> bool {
     let (client, server) = (port(client.local_addr()), port(client.peer_addr()));
     let sockets = fs::read_to_string("/proc/net/tcp").expect("Linux has /proc/net/tcp");
     sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|socket| {
-        // See proc_net_tcp(5): the number, both addresses, and the inode in the tenth column.
+        // Fields as in proc_net_tcp(5): the number, both addresses, and the inode in the tenth column.
         socket[1].ends_with(&server) && socket[2].ends_with(&client) && socket[9] != "0"
     })
 }
@@ -88,13 +87,13 @@ fn late_poll_does_not_replace_a_newer_one() {
         });
         server.admin.publish("news", seq);
         assert_eq!(requests.response().json()[0]["message"]["data"], seq);
-        // Also between two polls: otherwise the late poll would receive the next message.
+        // The late poll is also refused between polls. Otherwise it would receive the next message.
         read_late(&server, &get(&query), end, || ());
     }
     server.logs.await_lifecycle(&session, &[("opened", "connect")]);
 }
 
-/// The client learns on its next connection that it was kicked.
+/// The client learns that it was kicked only on its next connection.
 #[test]
 fn late_poll_does_not_consume_the_close_reason() {
     let server = RunningServer::with(&[]);
@@ -116,7 +115,7 @@ fn late_connect_does_not_replace_a_newer_one() {
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.open(&["/news"]);
     for (end, number) in ENDINGS.into_iter().zip(1..) {
-        // hyper detects the end of the connection by itself, unless a part of another request has arrived.
+        // hyper detects the end of the connection by itself unless part of another request has arrived.
         let request = post("/bayeux", JSON, &connect(&id).to_string()) + "POST";
         read_late(&server, &request, end, || {
             polls.send(&connect(&id));

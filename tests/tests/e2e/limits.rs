@@ -37,7 +37,7 @@ fn crowd_is_admitted_up_to_the_limit() {
     const CROWD: usize = 12;
     const SLOTS: usize = 5;
     let server = RunningServer::with(&["limits.max_connections=5"]);
-    // Connections that are not WebSockets yet hold no slot.
+    // Connections that have not been upgraded to WebSockets hold no slot.
     let _silent: Vec<_> = (0..SLOTS).map(|_| RawClient::connect(server.public)).collect();
     let all_at_once = Barrier::new(CROWD);
     let outcomes: Vec<_> = std::thread::scope(|scope| {
@@ -53,7 +53,8 @@ fn crowd_is_admitted_up_to_the_limit() {
     assert!(refused.iter().all(|refused| matches!(refused, Err(OVERLOADED))), "{refused:?}");
 }
 
-/// A connection counts until its socket is closed, which is a little later than its session shows.
+/// Connects a client as soon as a slot is free. A connection counts until its socket is closed, a little
+/// after its session is no longer attached.
 fn retry_until_admitted(server: &RunningServer, query: &str) -> Client {
     until("a slot is free", || server.admin.metrics().connections() < 2.0);
     eventually("the client is admitted", || Client::try_connect(server.public, query).ok())
@@ -79,7 +80,7 @@ fn sessions_are_limited() {
     assert_eq!(metrics.sessions("attached"), 2.0);
 }
 
-/// A suspended session of a client at this address.
+/// Creates a suspended session of a client with this address.
 fn suspended_from(server: &RunningServer, source: &str) -> Hello {
     let left = server.client_from(source).drop_connection();
     server.await_phase(&left.session, "suspended");
@@ -157,7 +158,7 @@ fn connections_per_address_are_limited() {
     assert_eq!(server.admin.metrics().events("opened", "connect"), 3.0, "a refused client opens nothing");
 }
 
-/// The status of a refused stream is 200, because an `EventSource` treats any other status as final.
+/// A refused stream has status 200, because an `EventSource` treats any other status as final.
 #[test]
 fn event_streams_count_as_connections() {
     let server = RunningServer::with(&["limits.max_connections_per_address=1"]);
@@ -193,7 +194,7 @@ fn command_rate_is_limited_per_session() {
     let server = RunningServer::with(&[&format!("limits.commands_per_second={PER_SECOND}")]);
     let from = Instant::now();
     let mut client = server.client();
-    // Fewer in total than the commands of two seconds, at which the session would be closed.
+    // Send fewer commands in total than two seconds' worth, at which the session would be closed.
     for _ in 0..3 {
         for number in 0..30 {
             client.send(&format!(r#"{{"publish":{{"channel":"news","data":{number}}}}}"#));
@@ -225,7 +226,7 @@ fn session_rate_is_limited_per_address() {
     }
 }
 
-/// Alerts use these metrics to warn before a limit refuses clients.
+/// Alerts use these metrics to warn before the server refuses clients because of a limit.
 #[test]
 fn metrics_show_usage_and_maximum_of_each_limit() {
     let backend = Backend::start();

@@ -14,13 +14,13 @@ fn numbers(samples: &[Value]) -> Vec<u64> {
     samples.iter().map(|sample| sample["at_ms"].as_u64().expect("a number")).collect()
 }
 
-/// Reads the first events of a stream. Returns the samples of the history.
+/// Reads the first events of a stream and returns the samples of the history.
 fn history(stream: &mut LiveStream) -> Vec<Value> {
     stream.event("server");
     stream.event("history").as_array().expect("an array").clone()
 }
 
-/// The sample in the form that the history has.
+/// Returns the sample in the form in which it appears in the history.
 fn without_rings(mut sample: Value) -> Value {
     sample.as_object_mut().expect("an object").remove("rings").expect("each event has rings");
     sample
@@ -41,7 +41,7 @@ fn all_streams_receive_the_same_samples_once_without_holes() {
     assert_eq!(seen, other_seen, "the samples are identical");
     let at = numbers(&seen);
     assert!(at.windows(2).all(|two| two[0] < two[1]), "{at:?}");
-    // A stream that starts later has all samples in its history.
+    // A stream that starts later has all these samples in its history.
     let late = history(&mut LiveStream::open(server.admin));
     assert_eq!(late[..seen.len().min(late.len())], seen[..seen.len().min(late.len())]);
 }
@@ -79,7 +79,7 @@ fn assert_metrics_agree(sample: &Value, metrics: &Metrics) {
     labelled("refusals", "encke_refusals_total", &["reason"], "count");
     labelled("connections", "encke_connections", &["transport", "dialect"], "open");
     for (deadline, count) in sample["expiries"].as_object().expect("an object") {
-        // The sampler itself sleeps between samples.
+        // This deadline keeps changing: the sampler itself sleeps between samples.
         if deadline != "sleep" {
             let series = format!("encke_timer_expiries_total{{deadline=\"{deadline}\"}}");
             assert_eq!(count.as_f64(), Some(metrics.value(&series)), "{series}");
@@ -106,7 +106,7 @@ fn assert_metrics_agree(sample: &Value, metrics: &Metrics) {
     }
 }
 
-/// Fields of a sample that change only when something happens.
+/// Returns the fields of a sample that change only when something happens.
 fn steady_fields(sample: &Value) -> Value {
     let fields = [
         "events",
@@ -137,7 +137,7 @@ fn sample_agrees_with_metrics_and_timers() {
     client.subscribe("news");
     server.admin.publish("news", "a message");
     assert_eq!(client.object()["message"]["data"], "a message");
-    // Produces answered pings and a closed session.
+    // Produce answered pings and closed sessions, so that these counters are not zero.
     other.send(r#"{"close":{}}"#);
     assert_eq!(other.close_code(), Some(1000));
     let suspended = server.suspended_session();
@@ -188,7 +188,8 @@ fn sample_agrees_with_metrics_and_timers() {
     assert!(sample["process"]["resident_bytes"].as_u64() >= Some(1 << 20), "{sample}");
 }
 
-/// Validates JSON against a schema of the document: types, required fields, and no unknown fields.
+/// Validates JSON against a schema of the document: types, required fields, and the absence of unknown
+/// fields.
 fn validate(value: &Value, schema: &Value, document: &Value, at: &str) {
     if let Some(reference) = schema["$ref"].as_str() {
         let schema =
@@ -224,7 +225,7 @@ fn validate(value: &Value, schema: &Value, document: &Value, at: &str) {
     }
 }
 
-/// The wheel wakes a few times a second and reports its contents while a client watches.
+/// While a client watches, the wheel wakes a few times per second and reports its contents.
 #[test]
 fn samples_show_the_wheel_while_a_client_watches() {
     let server = RunningServer::with(&[
@@ -298,13 +299,13 @@ fn watching_requires_the_read_scope() {
     assert_eq!((refused.status, &*refused.error_code()), (403, "forbidden"));
     let about = LiveStream::open(server.admin.with_key(READER)).event("server");
     assert_eq!(about["scopes"], json!(["read"]));
-    // The page itself contains no data, so it needs no key.
+    // The page itself contains no data, so it requires no key.
     for path in ["/", "/dashboard/main.js"] {
         assert_eq!(server.admin.get(path).status, 200, "{path}");
     }
 }
 
-/// Number of connections to the admin listener, from the next sample.
+/// Returns the number of connections to the admin listener, from the next sample.
 fn admin_connections(stream: &mut LiveStream) -> Option<u64> {
     let sample = stream.event("sample");
     let limits = sample["limits"].as_array().expect("an array");
@@ -324,7 +325,7 @@ fn client_that_does_not_read_is_disconnected_and_costs_no_memory() {
     until("all streams are closed", || admin_connections(&mut stream) == Some(1));
     let after = server.resident_bytes();
     assert!(after.saturating_sub(before) < 16 << 20, "{before} bytes, and then {after}");
-    // Bytes in transit can still be read, followed by the end of the stream or a reset.
+    // Data in transit can still be read. It is followed by the end of the stream or a reset.
     for stream in &mut idle {
         _ = stream.read_to_end(&mut Vec::new());
     }

@@ -4,7 +4,7 @@ use encke_tests::waiting::{TIMEOUT, eventually_within, until};
 use encke_tests::{Client, Launch, RawClient};
 use serde_json::Value;
 
-/// Filling the log takes thousands of clients.
+/// Generous time limit: filling the pipe and the queue takes thousands of clients.
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
@@ -90,7 +90,8 @@ fn log_level_is_respected() {
 fn unread_log_does_not_block_the_server() {
     let launch = Launch::with(&["session.reconnect_window=100ms"]).environment("RUST_LOG", "trace");
     let mut server = launch.with_unread_log().start();
-    // Each client causes some lines, which exceed the capacity of the pipe and of the writer's queue.
+    // Each client causes several lines. Together they exceed the capacity of the pipe and of the writer's
+    // queue.
     eventually_within(LONG, "lines are dropped", || {
         let crowd: Vec<_> = (0..100).map(|_| RawClient::greeted(server.public, "").0).collect();
         crowd.into_iter().for_each(RawClient::reset);

@@ -1,6 +1,6 @@
 //! End-to-end tests: the real binary over real sockets.
 
-// Admin listener: health, metrics, API, and rejection of cross-origin requests.
+// Admin listener: health, metrics, API, and refusal of cross-origin requests.
 mod admin;
 // Channel API: publish, broadcast, history, presence.
 mod admin_channels;
@@ -8,13 +8,13 @@ mod admin_channels;
 mod api_keys;
 // Hook requests to the backend.
 mod hooks;
-// API requests of the backend about sessions and users.
+// The backend's API requests about sessions and users.
 mod backend;
 // Bayeux: stock clients, and the protocol byte by byte.
 mod bayeux;
 // Bayeux requests that no stock client sends.
 mod bayeux_attacks;
-// The browser example of the README, in Chromium.
+// The README's browser example, in Chromium.
 mod browser;
 // Channels: subscribing, publishing, history and its limits.
 mod channels;
@@ -24,23 +24,23 @@ mod commands;
 mod config;
 // A stream that is cut at random bytes and resumed without loss.
 mod cuts;
-// The dashboard, in Chromium.
+// The dashboard in Chromium.
 mod dashboard;
-// Exhaustion of file descriptors, and recovery.
+// Exhaustion of file descriptors and recovery.
 mod descriptors;
 // Links in the documents.
 mod documents;
 // Drain after SIGTERM: goaway, close, exit.
 mod drain;
-// Ends of sessions: by command, lifetime, idleness.
+// Sessions that end by command, lifetime or idleness.
 mod ending;
-// Chat example in tests/example: a page and a backend, and failures of both.
+// The chat in tests/example: a page and a backend, and failures of both.
 mod example;
-// EventSource implementations of others.
+// Third-party EventSource implementations.
 mod event_source;
 // Frames that RFC 6455 forbids, and connections that break.
 mod frames;
-// Connections that are lost without any sign from the network.
+// Connections that are lost without notice from the network.
 mod half_open;
 // Man pages and completions.
 mod generate;
@@ -48,7 +48,7 @@ mod generate;
 mod handshake;
 // The `healthcheck` command.
 mod healthcheck;
-// Tests that load the machine, one at a time.
+// Tests that put load on the machine, run one at a time.
 mod heavy;
 // Pings, pongs and their timing.
 mod heartbeat;
@@ -60,11 +60,11 @@ mod late_requests;
 mod key_set;
 // Limits on connections and sessions.
 mod limits;
-// Live stream for the dashboard.
+// The dashboard's live stream.
 mod live;
 // Log lines, and secrets that must not be in them.
 mod logs;
-// Return of free memory to the kernel.
+// Free memory is returned to the kernel.
 mod memory;
 // Clients that stop answering pings.
 mod mute;
@@ -76,7 +76,7 @@ mod namespaces;
 mod patterns;
 // The npm package: its served files, and the client's behaviour.
 mod package;
-// Files of the dashboard, and the permissions of its page.
+// The dashboard's files, and the permissions of its page.
 mod dashboard_files;
 // Long-polling.
 mod poll;
@@ -84,7 +84,7 @@ mod poll;
 mod prometheus;
 // Proxies in front of the server: simulated ones, and nginx and HAProxy with the documented configurations.
 mod proxies;
-// Publishes with a key, which may be repeated.
+// Publishes with an idempotency key, which may be repeated.
 mod publish_keys;
 // Redis as the engine.
 mod redis;
@@ -100,7 +100,7 @@ mod replay;
 mod restart;
 // The hello, and resuming.
 mod resume;
-// The same timeouts with every timer scheme.
+// The same timeout tests with every timer scheme.
 mod schemes;
 // Clients that do not read.
 mod slow_consumer;
@@ -116,13 +116,13 @@ mod systemd;
 mod timeline;
 // TLS, and replacement of certificates.
 mod tls;
-// The `token` command, for trying things out.
+// The `token` command, which issues tokens for trying things out.
 mod token;
-// Client tokens: who gets a session, and its permissions.
+// Client tokens: admission of sessions, and their permissions.
 mod tokens;
 // OpenTelemetry traces of publishes.
 mod traces;
-// User who published a message.
+// The user who published a message.
 mod users;
 // Jumps of the wall clock.
 mod wall_clock;

@@ -6,7 +6,7 @@ use encke_tests::{RawClient, RunningServer};
 
 const PONG_TIMEOUT: Duration = Duration::from_millis(500);
 const WINDOW: Duration = Duration::from_secs(2);
-/// Allowance for the time from the kernel's send to the client's receive: the server counts from the moment
+/// Allowance for the time between the kernel's send and the client's receive: the server measures from when
 /// the ping was sent.
 const TRANSIT: Duration = Duration::from_millis(20);
 

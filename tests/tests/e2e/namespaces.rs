@@ -40,7 +40,7 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).expect("the time fits into 64 bits")
 }
 
-/// Publishes ten messages. Returns how many of them the channel retains.
+/// Publishes ten messages and returns how many of them the channel retains.
 #[track_caller]
 fn retained_of_ten(server: &RunningServer, channel: &str) -> u64 {
     (1..=10).for_each(|number| _ = server.admin.publish(channel, number));
@@ -93,14 +93,15 @@ fn publishing_and_presence_can_be_forbidden() {
             assert_eq!(reply["error"]["code"], code, "{command}: {reply}");
         }
     }
-    // Subscribing and the admin API are not restricted.
+    // Subscribing and publishing through the admin API are not restricted.
     let mut subscriber = subscribe_with_last(&server, "chat.quiet.a");
     server.admin.publish("chat.quiet.a", 7);
     assert_eq!(subscriber.object()["message"]["data"], 7);
     assert_eq!(server.admin.get("/api/channels/chat.quiet.a/presence").json()["total"], 1);
 }
 
-/// On every transport and in every dialect, and also through a pattern, which may belong to no namespace.
+/// The time is added on every transport, in every dialect, and for subscribers of a pattern, which may belong
+/// to no namespace.
 #[test]
 fn at_ms_adds_the_time_of_publication() {
     let server = server();
@@ -157,7 +158,7 @@ fn user_precedes_at_ms() {
     assert!(event.ends_with(r#","data":1}}"#), "{event}");
 }
 
-/// Messages are delivered as they were published.
+/// By default, messages are delivered as they were published.
 #[test]
 fn messages_have_no_time_by_default() {
     let server = RunningServer::with(&[]);

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 const KEY: &str = "openapi-key-0123456789";
 const DISCONNECTED: u16 = 4007;
 
-/// Operation that schemathesis does not test, because a stream has no end. See `live.rs`.
+/// Operation that schemathesis does not test, because its response is an endless stream. See `live.rs`.
 const STREAM: &str = "watch";
 
-/// Channel that the test subscribes and publishes to throughout.
+/// Channel to which the test subscribes and publishes throughout.
 const CHANNEL: &str = "news";
 const CHANNELS: [&str; 4] = [CHANNEL, "a/b c", "é*", "%2F"];
 
@@ -24,10 +24,10 @@ const CHANNELS: [&str; 4] = [CHANNEL, "a/b c", "é*", "%2F"];
 const REMINDERS: [&str; 3] = ["game-7/turn", "a b", "é"];
 const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Number of sessions that the test may end.
+/// Number of sessions that the tested requests may end.
 const DOOMED: usize = 40;
 
-/// Settings under which no message is removed and no session expires, however slow the machine is.
+/// Configures a server on which no message is evicted and no session expires, however slow the machine is.
 fn launch(backend: &Backend) -> Launch {
     let webhook = format!(
         "{{name=\"backend\",url=\"{}\",events=[\"reminder.due\"],secret=\"{WEBHOOK_SECRET}\"}}",
@@ -53,8 +53,8 @@ fn api_matches_its_description_with_keys() {
     println!("{}", check_against_description(&server, true, &format!("token={token}")));
 }
 
-/// Tests the server with schemathesis. `ENCKE_SEED=<n>` selects other requests, although timing has some
-/// influence as well. Returns a report.
+/// Tests the server with schemathesis and returns a report. `ENCKE_SEED=<n>` selects other requests, although
+/// timing has some influence as well.
 fn check_against_description(server: &RunningServer, keyed: bool, query: &str) -> String {
     let recorder = RecordingSubscriber::begin(server.public, query);
     let publisher = Publisher::begin(server.admin);
@@ -96,7 +96,7 @@ fn check_against_description(server: &RunningServer, keyed: bool, query: &str) -
     format!("ENCKE_SEED={seed}\n{report}\n{seen}")
 }
 
-/// Asserts that each operation has succeeded, and that it was refused without a key.
+/// Asserts that each operation succeeded at least once, and that it was refused without a key.
 fn assert_all_operations_reached(document: &Value, seen: &Value, keyed: bool) {
     let paths = document["paths"].as_object().expect("paths");
     let items = paths.values().flat_map(|path| path.as_object().expect("an object").values());
@@ -113,7 +113,7 @@ fn assert_all_operations_reached(document: &Value, seen: &Value, keyed: bool) {
     }
 }
 
-/// Publishes to the channel. Returns the offset.
+/// Publishes to the channel and returns the offset.
 fn publish(admin: Admin) -> u64 {
     let answer = admin.post("/api/publish", &json!({"channel": CHANNEL, "data": "a message"}).to_string());
     answer.json()["offset"].as_u64().unwrap_or_else(|| panic!("{answer:?}"))
@@ -129,10 +129,10 @@ fn subscriber(address: SocketAddr, query: &str) -> Client {
     client
 }
 
-/// Seq of a message or gap, and its offset if it is on the channel.
+/// Seq of a message or gap, and the offset if the message is on the channel.
 type Numbered = (u64, Option<u64>);
 
-/// A client that subscribes to the channel, resumes when its connection is dropped, and records what it
+/// Client that subscribes to the channel, resumes when its connection is dropped, and records what it
 /// receives.
 struct RecordingSubscriber {
     session: String,
@@ -142,7 +142,7 @@ struct RecordingSubscriber {
 }
 
 impl RecordingSubscriber {
-    /// Subscribes from the channel's first message on.
+    /// Subscribes before the channel has any messages.
     fn begin(address: SocketAddr, query: &str) -> Self {
         let mut client = Client::connect(address, query);
         client.subscribe(CHANNEL);
@@ -154,8 +154,8 @@ impl RecordingSubscriber {
                 while !stop.load(Ordering::Acquire) {
                     match client.next_within(Duration::from_millis(10)) {
                         Some(ServerOutput::Object(object)) => {
-                            // The API subscribes the session to other channels as well, with or without
-                            // history.
+                            // The tested requests subscribe the session to other channels as well, with or
+                            // without history.
                             if object["subscribed"].is_object() {
                                 continue;
                             }
@@ -182,7 +182,7 @@ impl RecordingSubscriber {
         Self { session, received, stop, thread }
     }
 
-    /// Asserts that every message up to the channel's `last` arrives, in order and once.
+    /// Asserts that every message up to offset `last` of the channel arrives, once and in order.
     fn assert_exact(self, last: u64) {
         until("the last message has arrived", || {
             self.thread.is_finished()

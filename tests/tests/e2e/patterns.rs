@@ -89,8 +89,8 @@ fn since_of_a_pattern_returns_later_messages_and_gaps_name_it() {
     assert_eq!(since(1).object(), gap);
 }
 
-/// A message that was already sent through a pattern is not sent again through its channel: there, `last`
-/// behaves like `since`.
+/// A message that was already sent through a pattern is not sent again through its channel. On that channel,
+/// `last` therefore behaves like `since`.
 #[test]
 fn last_of_a_pattern_returns_its_newest_messages() {
     let server = RunningServer::with(&["channel.history_messages=3"]);
@@ -116,7 +116,7 @@ fn last_of_a_pattern_returns_its_newest_messages() {
     assert_eq!(reply["ok"]["offset"], 1, "{reply}");
     publisher.publish("/a/6", [7]);
     let mut next = message(&mut client);
-    // In Redis, a log without earlier subscribers does not know what was sent through the pattern, so a
+    // With Redis, a log without earlier subscribers has no record of what was sent through the pattern, so a
     // message may arrive through both.
     if tests_use_redis() && next["data"] == 6 {
         next = message(&mut client);
@@ -205,8 +205,8 @@ fn event_stream_supports_patterns_and_its_ids_contain_positions() {
         assert_eq!((&message["data"], &message["channel"]), (&json!(number), &json!(channel)));
         last_id = id.expect("a message has an id");
     }
-    // If the channel delivered the second message, the pattern's position is behind. The channel's position
-    // is known in either case.
+    // If the second message was delivered through the channel, the pattern's position is behind. The
+    // channel's position is known in either case.
     let positions = last_id.split_once(';').expect("the id has positions").1;
     assert!(positions.split(',').next().is_some_and(|channel| channel.ends_with(":1")), "{positions}");
     drop(stream);

@@ -14,7 +14,7 @@ fn refusals(server: &RunningServer, reason: &str) -> f64 {
     server.admin.metrics().refusals(reason)
 }
 
-/// A connection from this loopback address.
+/// Connects from this loopback address.
 fn from(source: [u8; 4], address: SocketAddr) -> TcpStream {
     Dial { source: Some(IpAddr::from(source)), ..Dial::default() }.connect(address)
 }
@@ -51,10 +51,10 @@ fn clients_of_a_trusted_proxy_have_their_own_addresses() {
 }
 
 const VERSION_1: &[u8] = b"PROXY TCP4 192.0.2.1 127.0.0.1 4660 8000\r\n";
-/// `LOCAL`, without addresses: a connection of the proxy itself.
+/// Header with the command `LOCAL` and no addresses, which the proxy sends for its own connections.
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
-/// A header of version 2 for this client.
+/// Returns a version 2 header that names this client.
 fn version_2(client: [u8; 4]) -> Vec<u8> {
     let addresses = [&client[..], &[127, 0, 0, 1], &[0x12, 0x34], &[0x1f, 0x40]].concat();
     [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &addresses].concat()
@@ -86,7 +86,7 @@ fn proxy_protocol_provides_the_client_address() {
         "whichever version names the client"
     );
 
-    // The header arrives one byte at a time, and the request right after it.
+    // Send the header one byte at a time, immediately followed by the request.
     let mut slow = RawClient::connect(server.public);
     for byte in version_2([192, 0, 2, 3]) {
         slow.send(&[byte]);
@@ -114,14 +114,14 @@ fn connection_without_the_proxy_protocol_is_refused() {
         connection.await_end();
         until("the refusal is counted", || refusals(&server, "proxy") == number as f64 + 1.0);
     }
-    // An empty connection, as some health checks open it, is not counted.
+    // An empty connection, such as some health checks open, is not counted.
     drop(RawClient::connect(server.public));
-    // From an address that is not a trusted proxy.
+    // This address is not a trusted proxy's.
     let mut elsewhere = RawClient::over(from([127, 0, 0, 2], server.public));
     let _ = elsewhere.try_send(VERSION_1);
     elsewhere.await_end();
     until("the refusal is counted", || refusals(&server, "proxy") == 5.0);
-    // An incomplete header has the timeout of any handshake.
+    // The handshake timeout also applies to an incomplete header.
     let mut half = RawClient::connect(server.public);
     half.send(&VERSION_1[..20]);
     half.await_end();
@@ -144,7 +144,7 @@ fn tls_begins_after_the_proxy_protocol() {
     assert_eq!(client.request(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"]["channel"], "a");
 }
 
-/// Sockets that are in a handshake or being closed count as well.
+/// Sockets that are in a handshake or being closed count towards the limit as well.
 #[test]
 fn sockets_of_a_client_behind_a_proxy_are_limited() {
     const LIMIT: usize = 2 + 16;
@@ -152,7 +152,7 @@ fn sockets_of_a_client_behind_a_proxy_are_limited() {
         "listen.trusted_proxies=[\"127.0.0.1\"]",
         "listen.forwarded=x-forwarded-for",
         "limits.max_connections_per_address=1",
-        // None of the refused clients answers the Close frame.
+        // None of the refused clients answers its Close frame.
         "session.close_timeout=1m",
     ]);
     let connect = |client: &str| {
@@ -170,12 +170,13 @@ fn sockets_of_a_client_behind_a_proxy_are_limited() {
     connect("192.0.2.2").await_upgrade();
 }
 
-/// Longer than the proxies' default timeouts, so the connections last only with the documented ones.
+/// How long connections stay idle: longer than the proxies' default timeouts, so they last only with the
+/// documented configurations.
 const IDLE: Duration = Duration::from_secs(62);
 
 #[test]
 fn nginx_and_haproxy_work_with_the_documented_configurations() {
-    // In parallel, because both are idle for most of the time.
+    // Check both in parallel, because they are idle most of the time.
     std::thread::scope(|scope| {
         scope.spawn(|| check_proxy(Proxy::nginx, &["listen.forwarded=x-forwarded-for"]));
         scope.spawn(|| check_proxy(Proxy::haproxy, &["listen.proxy_protocol=true"]));
@@ -218,7 +219,7 @@ fn check_proxy(proxy: impl FnOnce(&RunningServer, &Certificate) -> Proxy, settin
     assert_eq!(server.admin.metrics().events("suspended", "connection_lost"), 0.0);
 }
 
-/// An event stream over TLS, as text.
+/// Event stream over TLS, read as text.
 struct TlsEventStream {
     stream: Box<dyn Read>,
     received: String,

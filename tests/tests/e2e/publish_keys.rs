@@ -13,7 +13,7 @@ fn command(id: u64, data: &str, key: &str) -> String {
     json!({"id": id, "publish": {"channel": "/news", "data": data, "key": key}}).to_string()
 }
 
-/// Data of all messages in `/news`.
+/// Returns the data of all messages in `/news`.
 #[track_caller]
 fn published(server: &RunningServer) -> Vec<Value> {
     let history = server.admin.get("/api/channels/%2Fnews/history").json();

@@ -16,13 +16,13 @@ fn refusals(server: &RunningServer, reason: &str) -> f64 {
     server.admin.metrics().refusals(reason)
 }
 
-/// Log lines about refusals for this reason.
+/// Returns the log lines about refusals for this reason.
 fn logged(server: &RunningServer, reason: &str) -> Vec<Value> {
     let is_refusal = |line: &Value| line["message"] == "connection refused" && line["reason"] == reason;
     server.logs.records().into_iter().filter(is_refusal).collect()
 }
 
-/// A well-formed token with an invalid signature.
+/// Well-formed token with an invalid signature.
 const FORGED: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const NO_ALGORITHM: &str = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.AA";
 
@@ -78,10 +78,10 @@ fn a_misspelt_setting_is_an_error() {
     let printed = stderr(&[], &[("ENCKE_SESSION_PING_INTERVAL", "1s")]);
     assert!(printed.contains("did you mean ENCKE_SESSION__PING_INTERVAL (two underscores)"), "{printed}");
     let printed = stderr(&["--set", "log.level=verbose"], &[]);
-    assert!(printed.contains("`verbose` must be error, warn, info, debug, trace, off"), "{printed}");
+    assert!(printed.contains("`verbose` is not error, warn, info, debug, trace, off"), "{printed}");
 }
 
-/// Data that could break the parser of another client.
+/// The data could break another client's parser.
 #[test]
 fn poisoned_data_is_malformed() {
     let server = RunningServer::with(&[]);
@@ -104,8 +104,7 @@ fn poisoned_data_is_malformed() {
     }
 }
 
-/// The connection limit holds although clients claim, on every resume, to have received messages that were
-/// never sent.
+/// The connection limit holds even if every resume claims to have received messages that were never sent.
 #[test]
 fn invalid_seq_does_not_move_a_permit() {
     let server = RunningServer::with(&["limits.max_connections=10"]);
@@ -126,13 +125,13 @@ fn invalid_seq_does_not_move_a_permit() {
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
 }
 
-/// The owner of a domain can let its name resolve to the visitor's own machine. Its page then has the same
-/// origin as this server.
+/// The owner of a domain can let its name resolve to the visitor's own machine. A page of that domain then
+/// has the same origin as this server.
 #[test]
 fn foreign_host_names_are_rejected() {
     let server = RunningServer::with(&["listen.hosts=['encke']"]);
     let statuses = |host: &str, more: &str| {
-        // A method that is answered with 405, so that the answer ends.
+        // POST is answered with 405, so the response is not an endless stream.
         let events = format!("POST /events HTTP/1.1\r\n{host}{more}Connection: close\r\n\r\n");
         let metrics = server.admin.request_with("GET", "/metrics", &format!("{host}{more}"));
         (encke_tests::admin::send_request(server.public, &events).status, metrics.status)
@@ -148,13 +147,13 @@ fn foreign_host_names_are_rejected() {
     }
 }
 
-/// Each forged token costs the server more than its sender.
+/// A forged token costs the server more than it costs the sender.
 #[test]
 fn forged_tokens_are_rate_limited() {
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
     let query = format!("token={FORGED}");
-    // From then on, tokens from this address are not verified. Some may be valid, so their clients are asked
-    // to retry.
+    // After the limit is reached, tokens from this address are not verified. Some may be valid, so clients
+    // are advised to retry.
     until("the address is asked to retry later", || {
         Client::refusal_code(server.public, &query) == OVERLOADED
     });

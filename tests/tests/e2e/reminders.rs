@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::restart::RestartableServer;
 use crate::webhooks::{SECRET, accepted_events, assert_signed, launch_with_webhook};
 
-/// Longer than any test takes.
+/// A delay that is longer than any test takes.
 const FAR: &str = "1h";
 
 fn path(key: &str) -> String {
@@ -30,7 +30,7 @@ fn webhook_reminder(after: &str, data: Value) -> Value {
     json!({"after": after, "webhook": "backend", "data": data})
 }
 
-/// The pending reminder with this key, without its time, and the remaining time in milliseconds.
+/// Returns the pending reminder with this key, without its time, and the remaining time in milliseconds.
 #[track_caller]
 fn pending(admin: Admin, key: &str) -> (Value, f64) {
     let mut found = admin.get(&path(key)).json();
@@ -111,7 +111,7 @@ fn later_put_moves_and_replaces_a_reminder() {
     put(server.admin, "moved", &webhook_reminder("0s", json!(2)));
     until("the webhook receives the reminder", || !received_reminders(&backend).is_empty());
     assert!(is_removed(server.admin, "moved"));
-    // The reminder is postponed and gets another action, so its first action does not happen.
+    // The reminder is postponed and its action replaced, so the first action is not performed.
     put(server.admin, "kept", &webhook_reminder("2s", json!(3)));
     put(server.admin, "kept", &publish_reminder(FAR, "4"));
     put(server.admin, "last", &webhook_reminder("2500ms", json!(5)));
@@ -221,7 +221,7 @@ fn reminders_continue_after_a_restart() {
     let received = received_reminders(&backend);
     assert_eq!(received.len(), 1, "{received:?}");
     assert_eq!((&received[0]["key"], &received[0]["data"]), (&json!("soon"), &json!({"a": [1]})));
-    // The second process after the first restart moves the reminder and executes it.
+    // The process after the second restart can change the reminder and performs its action.
     let mut client = restarts.server.client();
     client.subscribe("news");
     put(restarts.server.admin, "far", &publish_reminder("0s", "3"));

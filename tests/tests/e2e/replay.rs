@@ -6,7 +6,7 @@ use encke_tests::{Client, Hello, RawClient, RunningServer};
 
 const REPLACED: u16 = 4100;
 
-/// A client that is subscribed to `news`, with its hello and the epoch of the log.
+/// Returns a client that is subscribed to `news`, its hello, and the epoch of the log.
 #[track_caller]
 fn subscriber(server: &RunningServer, query: &str) -> (RawClient, Hello, String) {
     let (mut client, hello) = RawClient::greeted(server.public, query);
@@ -17,7 +17,7 @@ fn subscriber(server: &RunningServer, query: &str) -> (RawClient, Hello, String)
     (client, hello, epoch)
 }
 
-/// Resumes the session, and asserts that the hello confirms it.
+/// Resumes the session and asserts that the hello confirms it.
 #[track_caller]
 fn resume(server: &RunningServer, hello: &Hello, seq: Option<u64>) -> (RawClient, Hello) {
     let seq = seq.map_or_else(String::new, |seq| format!("&seq={seq}"));
@@ -35,7 +35,7 @@ fn gap(seq: u64, epoch: &str, from: u64, to: u64) -> String {
     format!(r#"{{"gap":{{"seq":{seq},"channel":"news","epoch":"{epoch}","from":{from},"to":{to}}}}}"#)
 }
 
-/// Asserts that these messages arrive, with seqs equal to their offsets.
+/// Asserts that messages with these offsets arrive, and that their seqs equal their offsets.
 #[track_caller]
 fn assert_messages(client: &mut RawClient, offsets: impl IntoIterator<Item = u64>) {
     for offset in offsets {
@@ -49,7 +49,7 @@ fn acknowledge(client: &mut RawClient, seq: u64) {
     assert_eq!(client.text_message(), r#"{"reply":{"id":7,"ok":{}}}"#);
 }
 
-/// Total number of messages sent.
+/// Returns the total number of messages sent.
 #[track_caller]
 fn delivered(server: &RunningServer) -> f64 {
     server.admin.metrics().value("encke_messages_delivered_total")
@@ -66,7 +66,7 @@ fn resume_with_a_seq_returns_exactly_the_later_messages() {
     server.await_phase(&hello.session, "suspended");
     publisher.publish("news", [6]);
 
-    // From the client's point of view, two of the five messages were lost.
+    // The client claims to have lost two of the five messages.
     let (mut client, again) = resume(&server, &hello, Some(3));
     assert_eq!(again.object["hello"]["seq"], 3);
     assert_messages(&mut client, 4..=6);
@@ -121,7 +121,8 @@ fn resume_before_the_acknowledged_seq_begins_with_a_gap() {
     server.await_phase(&hello.session, "suspended");
     let (mut client, again) = resume(&server, &hello, Some(2));
     assert_eq!(again.object["hello"]["seq"], 2);
-    // The range may be larger than the loss: it can begin at the offset at which the session subscribed.
+    // The reported range may be larger than the loss: it can begin at the offset at which the session
+    // subscribed.
     assert_eq!(client.text_message(), gap(5, &epoch, 1, 5));
     assert_messages(&mut client, 6..=8);
     publisher.publish("news", [9]);
@@ -142,7 +143,7 @@ fn future_seq_opens_a_new_session_without_subscriptions() {
     assert_ne!(other.hello.session, hello.session);
     assert_eq!(other.hello.object["hello"]["seq"], 0);
     publisher.publish("news", [2]);
-    // If there were a message, it would precede the reply.
+    // A message would precede the reply.
     other.subscribe("news");
     let (mut client, _) = resume(&server, &hello, Some(1));
     assert_messages(&mut client, [2]);
@@ -198,8 +199,8 @@ fn frame_pong_acknowledges_up_to_the_previous_pong() {
     ));
     assert!(client.text_message().contains(r#""recovered":true"#));
     assert_messages(&mut client, 1..=16);
-    // A full ring causes a ping at once. A browser's pong does not prove that the page has the messages
-    // before it.
+    // A full ring causes an immediate ping. A browser's pong does not prove that the page has the messages
+    // sent before the ping.
     let ping = client.frame_of(PING);
     assert_eq!(ping.payload, 16_u64.to_be_bytes());
     client.send(&masked(PONG, &ping.payload));

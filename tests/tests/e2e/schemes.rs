@@ -10,11 +10,11 @@ const TICK: Duration = Duration::from_millis(10);
 const INTERVAL: Duration = Duration::from_secs(1);
 const PONG_TIMEOUT: Duration = Duration::from_millis(800);
 const WINDOW: Duration = Duration::from_millis(1500);
-/// Allowance for the time from the kernel's send to the client's receive: the server counts from the moment
+/// Allowance for the time between the kernel's send and the client's receive: the server measures from when
 /// the ping was sent.
 const TRANSIT: Duration = Duration::from_millis(20);
 
-/// Runs the test with every scheme in parallel. The name of the thread tells which scheme failed.
+/// Runs the test with every scheme in parallel. The thread's name shows which scheme failed.
 fn on_every_scheme(test: impl Fn(&RunningServer, TimerScheme) + Sync) {
     thread::scope(|scope| {
         for scheme in TimerScheme::ALL {
@@ -97,7 +97,7 @@ fn reconnect_window_is_open_to_its_end_on_every_scheme() {
         let left = client.drop_connection();
         let_pass(WINDOW - Duration::from_millis(300));
         let again = server.resume(&left.resume);
-        // On a machine that delays this test for too long, the window has closed.
+        // The window has closed if the machine delayed this test for too long.
         let has_closed = from.elapsed() >= WINDOW;
         assert!(has_closed || again.hello.recovered, "expired after {:?}", from.elapsed());
         if again.hello.recovered {

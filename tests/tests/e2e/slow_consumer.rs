@@ -27,12 +27,12 @@ fn connect(server: &RunningServer) -> (RawClient, Hello) {
     (client, hello)
 }
 
-/// Sends commands without end and reads nothing. Returns when the session has lost this connection.
+/// Sends commands continuously without reading, until the session has lost this connection.
 fn send_commands_without_reading(server: &RunningServer, client: &mut RawClient, hello: &Hello) {
     send_without_reading(server, client, hello, &masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#));
 }
 
-/// Sends the frame without end and reads nothing. Returns when the session has lost this connection.
+/// Sends the frame continuously without reading, until the session has lost this connection.
 fn send_without_reading(server: &RunningServer, client: &mut RawClient, hello: &Hello, frame: &[u8]) {
     let frames = frame.repeat(1000);
     let short = Some(Duration::from_millis(50));
@@ -56,7 +56,7 @@ fn send_without_reading(server: &RunningServer, client: &mut RawClient, hello: &
 fn client_that_does_not_read_is_disconnected() {
     let server = server();
     let others: Vec<_> = (0..3).map(|_| server.client().into_background()).collect();
-    // A run before the measurement, so that one-time allocations are not counted.
+    // Warm up before the measurement, so that one-time allocations are not counted.
     let (mut first, hello) = connect(&server);
     send_commands_without_reading(&server, &mut first, &hello);
     drop(first);
@@ -94,7 +94,7 @@ fn client_that_does_not_read_its_pongs_is_disconnected() {
 #[test]
 fn many_slow_clients_cost_no_more_than_their_buffers() {
     const CLIENTS: usize = 8;
-    /// `limits.send_buffer`, and the memory of a connection and its session.
+    /// Maximum memory per client: `limits.send_buffer`, plus the memory of a connection and its session.
     const BYTES_PER_CLIENT: u64 = 64 * 1024 + 16 * 1024;
     let server = server();
     let (mut first, hello) = connect(&server);
@@ -115,11 +115,11 @@ fn many_slow_clients_cost_no_more_than_their_buffers() {
 
 #[test]
 fn client_that_reads_slowly_stays_connected() {
-    /// Long compared with a pause: even a client that is short of CPU time makes progress within it.
+    /// Long compared with a pause, so that even a client that is short of CPU time makes progress within it.
     const WRITE_TIMEOUT: Duration = Duration::from_secs(4);
     const PAUSE: Duration = Duration::from_secs(1);
-    // No rate limit, which would make the server read more slowly than this client; no heartbeat, which the
-    // client does not answer.
+    // Disable the rate limit, which would make the server read more slowly than this client writes, and the
+    // heartbeat, which this client does not answer.
     let server = RunningServer::with(&[
         &format!("session.write_timeout={}s", WRITE_TIMEOUT.as_secs()),
         "session.ping_interval=5m",
@@ -150,14 +150,14 @@ fn client_that_reads_slowly_stays_connected() {
 #[test]
 fn kicked_client_that_does_not_read_is_disconnected() {
     let server = RunningServer::with(&["session.close_timeout=500ms"]);
-    // Counted before any client connects: a descriptor of the startup that is closed later must not be
-    // counted.
+    // Count before any client connects. Descriptors from the startup may be closed later, hence the `<=`
+    // below.
     let open = server.open_descriptors();
     let (mut client, hello) = connect(&server);
     let short = Some(Duration::from_millis(200));
     client.stream().set_write_timeout(short).expect("the socket accepts a timeout");
     let commands = masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#).repeat(1000);
-    // Until the server stops reading, because it cannot write.
+    // Send until the server stops reading because it cannot write.
     while client.try_send(&commands).is_ok() {}
     assert_eq!(server.admin.kick(&hello.session).status, 204);
     server.await_removal(&hello.session);
@@ -168,12 +168,12 @@ fn kicked_client_that_does_not_read_is_disconnected() {
 
 #[test]
 fn subscriber_that_does_not_read_affects_neither_others_nor_memory() {
-    /// Messages of 60 kB, 50 MB in total.
+    /// Number of messages. Each is 60 kB long, for a total of 50 MB.
     const MESSAGES: u64 = 840;
     const WARM_UP: u64 = 20;
     let server = RunningServer::with(&[
         "session.write_timeout=3s",
-        // The client reads and resumes only after everything is published, however long that takes.
+        // The client reads and resumes only after everything has been published, however long that takes.
         "session.close_timeout=5m",
         "session.reconnect_window=10m",
         "channel.history_bytes=128KiB",
@@ -185,8 +185,8 @@ fn subscriber_that_does_not_read_affects_neither_others_nor_memory() {
     }
     let mut publisher = server.client();
     let data = format!("\"{}\"", "x".repeat(60_000));
-    // Publishes one message and waits until all other subscribers have it: the log is too small to wait for
-    // slower ones.
+    // Publishes one message and waits until all other subscribers have received it: the log is too small to
+    // keep messages for slower ones.
     let mut publish = |offset: u64| {
         assert_eq!(publisher.publish("news", [&data]), offset);
         for other in &mut others {
@@ -220,7 +220,7 @@ fn subscriber_that_does_not_read_affects_neither_others_nor_memory() {
     let line = client.text_message();
     assert!(line.starts_with(r#"{"gap":{"seq":"#), "{line}");
     loop {
-        // The gaps are followed by the log, to its end.
+        // The gaps are followed by the rest of the log.
         let line = client.text_message();
         if line.contains(&format!(r#","offset":{MESSAGES},"#)) {
             break;

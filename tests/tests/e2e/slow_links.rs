@@ -1,5 +1,5 @@
-//! Slow links and cut links: a client that still takes data is kept, and a client that was cut off learns the
-//! reason as soon as its link is restored.
+//! Slow links and cut links: a client that still receives data is kept, and a client that was cut off learns
+//! the reason as soon as its link is restored.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use serde_json::json;
 const MESSAGE_BYTES: usize = 50_000;
 const BURST: u64 = 3;
 
-/// Bytes a second, at which the burst takes twelve seconds.
+/// Rate in bytes per second, at which the burst takes twelve seconds.
 const SLOW_RATE: u32 = 12_000;
 
 fn launch(link: &NetworkLink) -> Launch {
     Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string())
         .argument("--insecure")
-        // Long enough for a client that a busy machine does not run for a while.
+        // This interval is long enough for a client that a busy machine does not schedule for a while.
         .set("session.ping_interval=4s")
         .set("session.pong_timeout=3s")
         .set("session.write_timeout=3s")
@@ -32,8 +32,7 @@ fn publish_burst(server: &RunningServer) {
     }
 }
 
-/// The burst takes far longer than the timeouts of pongs and writes, and each ping is queued behind a part of
-/// it.
+/// The burst takes far longer than the pong and write timeouts, and each ping is queued behind part of it.
 #[test]
 fn client_that_reads_on_a_slow_link_stays_connected() {
     let link = NetworkLink::new();
@@ -88,7 +87,7 @@ fn client_below_the_minimum_rate_is_disconnected_and_misses_nothing() {
     }
 }
 
-/// Heartbeats are queued in the kernel behind unread data, and there is no sign that the client's machine is
+/// Heartbeats are queued in the kernel behind unread data, but nothing suggests that the client's machine is
 /// down.
 #[test]
 fn stream_that_pauses_is_slow_but_not_dead() {
@@ -98,7 +97,7 @@ fn stream_that_pauses_is_slow_but_not_dead() {
     let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
     let mut events = EventStream::over(dial.connect(server.public), "channels=news", "");
     let hello = events.hello();
-    // The kernels buffer all of it, so no write is held up.
+    // The kernels buffer all of it, so no write blocks.
     for _ in 0..3 {
         server.admin.publish("news", "x".repeat(4_000));
     }
@@ -111,11 +110,11 @@ fn stream_that_pauses_is_slow_but_not_dead() {
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
 }
 
-/// Neither client has a timeout of its own: if the server's kernel sent nothing, they would wait for ever.
+/// Neither client has a timeout: if the server's kernel sent nothing, they would wait forever.
 #[test]
 fn stream_that_was_cut_off_receives_the_reason_when_its_link_is_restored() {
     let link = NetworkLink::new();
-    // The timeouts are short, because the kernels acknowledge whether or not the clients get CPU time.
+    // The timeouts are short, because the kernels acknowledge data whether or not the clients get CPU time.
     let server = launch(&link).set("session.ping_interval=1500ms").set("session.pong_timeout=1s").start();
     let address = server.public.to_string();
     let source = Script::start_beyond(&link, "event_source.mjs", &[&address, "news"]);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Retry delay that keeps an `EventSource` from reconnecting: 2^31 - 1 ms.
 const NEVER: &str = "retry: 2147483647";
 
-/// A stream of a channel, and its hello.
+/// Opens a stream of a channel. Returns the stream and its hello.
 fn open_stream(server: &RunningServer, channel: &str) -> (EventStream, Hello) {
     let mut events = EventStream::open(server.public, &format!("channels={channel}"));
     let hello = events.hello();
@@ -23,18 +23,18 @@ fn publish(client: &mut Client, channel: &str, data: impl Into<Value>) {
     assert!(reply["ok"]["offset"].is_u64(), "{reply}");
 }
 
-/// Current epoch of a channel's log.
+/// Returns the current epoch of a channel's log.
 fn epoch(server: &RunningServer, channel: &str) -> String {
     let answer = server.admin.get(&format!("/api/channels/{channel}"));
     answer.json()["epoch"].as_str().expect("a channel has an epoch").to_owned()
 }
 
-/// Event id after message `offset` of `news`, which is message `seq` of the session.
+/// Returns the event id after message `offset` of `news`, which is message `seq` of the session.
 fn id_at(server: &RunningServer, token: &str, seq: u64, offset: u64) -> String {
     format!("{token}:{seq};{}:{offset}", epoch(server, "news"))
 }
 
-/// Event with message `offset` of `news`, which is message `seq` of the session.
+/// Returns the event with message `offset` of `news`, which is message `seq` of the session.
 fn message(server: &RunningServer, token: &str, seq: u64, offset: u64, data: u64) -> String {
     let id = id_at(server, token, seq, offset);
     format!(
@@ -43,7 +43,7 @@ fn message(server: &RunningServer, token: &str, seq: u64, offset: u64, data: u64
     )
 }
 
-/// Last event for a client that must not reconnect.
+/// Returns the last event for a client that must not reconnect.
 fn goaway(reason: &str) -> String {
     format!("id: end\ndata: {{\"goaway\":{{\"reason\":\"{reason}\",\"retry_ms\":2147483647}}}}")
 }
@@ -109,7 +109,7 @@ fn reconnect_returns_later_messages_and_none_twice() {
     for number in 6..=7 {
         publish(&mut publisher, "news", number);
     }
-    // The id claims three messages, whatever was sent.
+    // This event id claims that three messages were received, although five were sent.
     let three = id_at(&server, token, 3, 3);
     let mut again = EventStream::reconnect(server.public, "channels=news", &three);
     let (id, object) = again.object();
@@ -159,12 +159,12 @@ fn a_session_may_change_its_transport() {
     assert!(again.hello().recovered);
     assert_eq!(socket.close_code(), Some(4100));
     publish(&mut publisher, "news", 2);
-    // The stream asks for no channels, so its ids have no positions.
+    // The stream requests no channels, so its ids have no positions.
     assert_eq!(again.object().0, Some(format!("{}:2", hello.resume)));
 }
 
-/// Leaves an expired session and three messages in `news`, of which its client has received two. Returns the
-/// event id with which the client reconnects.
+/// Leaves behind an expired session, and three messages in `news`, two of which the session's client has
+/// received. Returns the event id with which the client reconnects.
 fn leave_behind(server: &RunningServer) -> String {
     let (mut events, hello) = open_stream(server, "news");
     let mut publisher = server.client();
@@ -219,7 +219,7 @@ fn stream_may_begin_with_the_newest_messages() {
     assert_eq!((answer.status, &*answer.error_code()), (400, "bad_request"), "{answer:?}");
 }
 
-/// As after a restart, when the offsets of the log start again.
+/// The epoch differs as it does after a restart, when the log's offsets start again.
 #[test]
 fn messages_of_another_epoch_are_a_gap() {
     let server = RunningServer::with(&["session.reconnect_window=300ms"]);
@@ -234,7 +234,7 @@ fn messages_of_another_epoch_are_a_gap() {
     }
 }
 
-/// A client without a valid position starts with the next message, too.
+/// A client without a valid position also starts with the next message.
 #[test]
 fn client_with_an_invalid_id_gets_a_new_session() {
     let server = RunningServer::with(&[]);
@@ -290,7 +290,7 @@ fn heartbeats_are_comments() {
     for _ in 0..3 {
         assert_eq!(events.block().as_deref(), Some(":"));
     }
-    // The first heartbeat comes after half an interval to a whole one, and each has 100 ms of slack.
+    // The first heartbeat is sent after half an interval to a whole one, and each has 100 ms of slack.
     let after = began.elapsed();
     assert!(after >= Duration::from_millis(2_500), "{after:?}");
     assert!(after <= Duration::from_millis(3_300) + MAX_LATENESS, "{after:?}");
@@ -352,7 +352,7 @@ fn drain_advises_when_to_reconnect() {
     assert!(server.await_exit(TIMEOUT).success());
 }
 
-/// The client keeps its event id, and continues with it in a new session.
+/// The client keeps its event id and continues from it in a new session.
 #[test]
 fn client_of_an_ended_session_is_asked_to_reconnect() {
     let server = RunningServer::with(&["session.lifetime=500ms", "session.idle=200ms"]);
@@ -397,7 +397,8 @@ fn pages_of_an_allowed_origin_may_read() {
     assert_eq!(server.admin.metrics().events("opened", "connect"), 1.0);
 }
 
-/// After `write_timeout`, although the kernel would drop the connection after `pong_timeout`.
+/// The client is disconnected after `write_timeout`, although the kernel would drop the connection after
+/// `pong_timeout`.
 #[test]
 fn client_that_does_not_read_is_disconnected() {
     let server = RunningServer::with(&[
@@ -429,7 +430,7 @@ fn forgotten_messages_are_reported_as_a_gap() {
     let mut publisher = server.client();
     for number in 1..=40 {
         publish(&mut publisher, "news", number);
-        // Nothing is acknowledged, and delivery does not wait for it.
+        // Delivery does not wait for acknowledgements, which this client does not send.
         assert_eq!(events.event(), message(&server, token, number, number, number));
     }
     drop(events);
@@ -475,8 +476,8 @@ fn stream_is_listed_with_its_transport() {
     assert_eq!(server.admin.session(&hello.session)["phase"], "suspended");
 }
 
-/// Each channel of a stream counts as a command. Excess subscriptions are delayed, because an error would
-/// have no reader.
+/// Each channel of a stream counts as a command. Excess subscriptions are delayed, because nothing would read
+/// an error.
 #[test]
 fn subscriptions_beyond_the_rate_are_delayed() {
     let server = RunningServer::with(&["limits.commands_per_second=10"]);

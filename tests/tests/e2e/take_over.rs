@@ -34,8 +34,8 @@ fn late_input_of_the_replaced_connection_is_ignored() {
     let server = RunningServer::with(&[]);
     let (mut first, hello) = RawClient::greeted(server.public, "");
     let mut second = server.resume(&hello.resume);
-    // The first client has not read its Close frame yet, and keeps sending. If the command took effect, it
-    // would end the session.
+    // The first client has not read its Close frame yet and keeps sending. If the `close` command took
+    // effect, it would end the session.
     first.text(r#"{"close":{}}"#);
     first.text(r#"{"ack":{"seq":99}}"#);
     assert_eq!(first.close_code(), REPLACED);

@@ -17,8 +17,7 @@ fn timeline(server: &RunningServer, session: &str) -> Option<Value> {
     (answer.status == 200).then(|| answer.json())
 }
 
-/// Waits for this number of events, and asserts their kinds and reasons. Returns their times, in
-/// milliseconds.
+/// Waits for this number of events and asserts their kinds and reasons. Returns their times in milliseconds.
 #[track_caller]
 fn await_events(server: &RunningServer, session: &str, expected: &[(&str, Option<&str>)]) -> Vec<u64> {
     let events = || {
@@ -87,7 +86,7 @@ fn unknown_session_is_not_found() {
     assert_eq!(server.admin.post("/api/sessions/x/timeline", "").status, 405);
 }
 
-/// Events before the restart are unknown, which `since_ms` shows; the session is known.
+/// The session is known, but events from before the restart are not, as `since_ms` shows.
 #[test]
 fn session_from_before_a_restart_is_found() {
     let mut restarts = RestartableServer::with(&[]);

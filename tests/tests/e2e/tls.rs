@@ -13,7 +13,7 @@ use encke_tests::waiting::{MAX_LATENESS, TIMEOUT, eventually, until};
 use encke_tests::{Certificate, Launch, RawClient, RunningServer, TlsClient};
 use tempfile::TempDir;
 
-/// A server with a certificate, and the directory that holds the certificate.
+/// Server with a certificate, and the directory that holds the certificate.
 struct TlsServer {
     server: RunningServer,
     certificate: Certificate,
@@ -37,7 +37,7 @@ impl TlsServer {
         TlsClient::connect(self.server.public, &self.certificate)
     }
 
-    /// Waits until new connections get `certificate`.
+    /// Waits until the server presents `certificate` on new connections.
     #[track_caller]
     fn await_certificate(&self, certificate: &Certificate) {
         until("new connections see the certificate", || {
@@ -93,7 +93,7 @@ fn event_stream_works_over_tls() {
         assert_eq!(await_line("retry: "), "retry: 2147483647");
         await_line(r#"data: {"goaway":{"reason":"kicked","#);
         let mut rest = Vec::new();
-        // Without `close_notify` this is an error.
+        // Without `close_notify`, this read would fail.
         stream.read_to_end(&mut rest).expect("TLS confirms the end");
         assert_eq!(rest, b"\n");
     }
@@ -137,7 +137,7 @@ fn blocking_certificate_file_does_not_block_the_server() {
     let key = served.directory.path().join("key.pem");
     fs::remove_file(&key).expect("the file exists");
     assert!(Command::new("mkfifo").arg(&key).status().is_ok_and(|status| status.success()));
-    // Two signals may arrive as one.
+    // Two signals may arrive as one, so keep sending.
     until("a second reload is refused", || {
         served.server.signal(Signal::HUP);
         served.server.logs.count("still reading one of these files") > 0
@@ -161,7 +161,7 @@ fn invalid_files_leave_the_old_certificate() {
         (&good_key, &good_key, &chain, "contains no PEM certificate"),
         (&good_chain, &good_chain, &key, "contains no PEM private key"),
         (&good_chain, &good_key[..60], &key, "PEM"),
-        // Half of a replacement: the other file follows with the next signal.
+        // Half of a replacement: the other file would follow before the next signal.
         (&good_chain, &other_key, &key, "does not belong to the certificate"),
     ];
     let failed_reloads = || {
@@ -263,7 +263,8 @@ fn client_that_does_not_read_over_tls_is_disconnected() {
     served.assert_unharmed();
 }
 
-/// TLS returns no data before a record is complete, but its bytes are signs of life before that.
+/// TLS returns no data before a record is complete, but the bytes received until then show that the client is
+/// alive.
 #[test]
 fn incomplete_record_is_a_sign_of_life() {
     let served = serve(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);

@@ -20,12 +20,12 @@ fn launch() -> Launch {
     Launch::default().environment("ENCKE_AUTH__SECRET", SECRET)
 }
 
-/// A token that does not expire.
+/// Returns a token that does not expire.
 fn token(user: &str, channels: Value) -> String {
     sign(&json!({"sub": user, "channels": channels}), SECRET)
 }
 
-/// A token that expires at second `exp` since 1970.
+/// Returns a token that expires at second `exp` since 1970.
 fn expiring(user: &str, exp: u64) -> String {
     sign(&json!({"sub": user, "exp": exp, "channels": {"*": ["subscribe"]}}), SECRET)
 }
@@ -34,7 +34,7 @@ fn unix_time() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the clock is after 1970")
 }
 
-/// The second that begins two to three seconds from now.
+/// Returns the second that begins two to three seconds from now.
 fn soon() -> u64 {
     unix_time().as_secs() + 3
 }
@@ -43,7 +43,7 @@ fn connect(server: &RunningServer, token: &str) -> Client {
     Client::connect(server.public, &format!("token={token}"))
 }
 
-/// Asserts that only this user can take the session over.
+/// Asserts that only this user can take over the session.
 #[track_caller]
 fn assert_user(server: &RunningServer, hello: &Hello, user: &str) {
     let query = |user| format!("resume={}&token={}", hello.resume, token(user, json!({})));
@@ -51,12 +51,12 @@ fn assert_user(server: &RunningServer, hello: &Hello, user: &str) {
     assert!(Client::connect(server.public, &query(user)).hello.recovered);
 }
 
-/// Code with which a command is refused.
+/// Sends a command and returns the code with which it is refused.
 fn refused(client: &mut Client, command: &str) -> Value {
     client.request(command)["error"]["code"].clone()
 }
 
-/// Upgrades with these headers, and reads the hello.
+/// Upgrades with these headers and reads the hello.
 fn upgraded_with(server: &RunningServer, query: &str, headers: &str) -> (RawClient, Hello) {
     let mut client = RawClient::connect(server.public);
     client.request_upgrade_with(query, headers);
@@ -162,7 +162,7 @@ fn token_determines_the_permissions_of_a_client() {
         ("other", [false; 3]),
     ] {
         let commands = [
-            // Before the subscribe: a subscriber would receive its own message before the next reply.
+            // Publish before subscribing: a subscriber would receive its own message before the next reply.
             (1, format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":1}}}}"#)),
             (2, format!(r#"{{"id":1,"presence":{{"channel":"{channel}"}}}}"#)),
             (0, format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#)),
@@ -212,7 +212,7 @@ fn refresh_postpones_the_expiry() {
     assert!(now >= Duration::from_secs(exp + 2), "{now:?}, {exp}");
 }
 
-/// The session remains for clients with a valid token.
+/// The session is kept for clients with a valid token.
 #[test]
 fn a_refresh_with_a_forged_token_ends_the_connection() {
     let server = server();
@@ -288,7 +288,8 @@ fn resume_with_a_narrower_token_ends_subscriptions() {
     assert_eq!(again.object()["message"]["channel"], "chat");
 }
 
-/// The notice is repeated whether it followed a refresh or was sent to the previous connection.
+/// The notice is sent again, whether it followed a refresh or was sent when the previous connection was
+/// opened.
 #[test]
 fn unsubscribed_notice_is_repeated_after_a_disconnect() {
     let server = server();
@@ -298,7 +299,7 @@ fn unsubscribed_notice_is_repeated_after_a_disconnect() {
     let mut client = connect(&server, &wide);
     client.subscribe("news");
     client.send(&format!(r#"{{"id":2,"refresh":{{"token":"{narrow}"}}}}"#));
-    // The client disconnects before it has read the notice.
+    // Disconnect before the client has read the notice.
     until("the subscription has ended", || {
         server.admin.session(&client.hello.session)["subscriptions"] == json!([])
     });
@@ -309,7 +310,7 @@ fn unsubscribed_notice_is_repeated_after_a_disconnect() {
         assert!(again.hello.recovered);
         assert_eq!(again.object(), forbidden);
     }
-    // Once a later message has arrived, so has the notice.
+    // A later message proves that the client has received the notice.
     let mut last = Client::connect(server.public, &query);
     assert_eq!(last.object(), forbidden);
     last.subscribe("chat");
@@ -371,7 +372,7 @@ fn a_stream_ends_with_its_token() {
     assert_eq!(events.to_end(), ["retry: 1000", last]);
     assert!(unix_time() >= Duration::from_secs(exp));
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "token_expired")]);
-    // An `EventSource` reconnects with the token that it started with.
+    // An `EventSource` reconnects with its original token.
     let id = format!("Last-Event-ID: {}:0\r\n", hello.resume);
     assert_eq!(request_events(server.public, &query, &id).status, 401);
     let narrow = token("alice", json!({"chat": ["subscribe"]}));
@@ -380,7 +381,7 @@ fn a_stream_ends_with_its_token() {
     assert_eq!(again.event(), r#"data: {"unsubscribed":{"channel":"news","reason":"forbidden"}}"#);
 }
 
-/// The server reads the command after the token has expired, and before the expiry was acted on.
+/// The server reads the command after the token has expired but before acting on the expiry.
 #[test]
 fn command_after_the_expiry_is_not_executed() {
     let server = server();
@@ -401,7 +402,8 @@ fn command_after_the_expiry_is_not_executed() {
     assert_eq!(subscribed["ok"], json!({"channel": "news", "epoch": epoch, "offset": 0}));
 }
 
-/// A connection that has lost its session to one with a narrower token can no longer add subscriptions to it.
+/// A connection whose session was taken over by a connection with a narrower token can no longer add
+/// subscriptions.
 #[test]
 fn stream_that_was_taken_over_adds_no_subscriptions() {
     const TRIES: usize = 50;

@@ -5,7 +5,7 @@ use encke_tests::tokens::{SECRET, sign};
 use encke_tests::{Client, EventStream, Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
-/// A user id with everything that JSON, an event stream or a Lua script could mistake for its own syntax.
+/// User id with everything that JSON, an event stream or a Lua script could mistake for its own syntax.
 const HOSTILE: &str = "a\"\\'\u{1}\r\n\u{2028} 1:2 }},\"user\":\"b\",\"data\":\u{1f980}";
 
 fn server() -> RunningServer {
@@ -34,7 +34,7 @@ fn message_names_the_user_who_published_it() {
     let [mut alice, mut hostile] = ["alice", HOSTILE].map(|user| connect(&server, user));
     let epoch = alice.subscribe("/a/b");
     hostile.subscribe("/a/*");
-    // A client cannot name the user.
+    // A client cannot set the user itself.
     let claims = r#"{"id":1,"publish":{"channel":"/a/b","data":1,"user":"bob"}}"#;
     assert_eq!(alice.request(claims)["error"]["code"], "malformed");
     connect(&server, "alice").publish("/a/b", [1]);
@@ -56,7 +56,7 @@ fn message_names_the_user_who_published_it() {
     }
 }
 
-/// The user is between the offset and the data.
+/// The user comes between the offset and the data.
 #[test]
 fn user_is_at_its_place_in_the_text() {
     let server = server();
@@ -145,7 +145,7 @@ fn presence_lists_users_with_their_sessions_and_connections() {
     server.await_phase(&left.session, "suspended");
     let query = format!("channels=news&token={}", token(HOSTILE));
     let hello = PollClient::connect(server.public).get(&query).json();
-    assert_eq!(hello[0]["hello"]["recovered"], false, "the session is between two polls: {hello}");
+    assert_eq!(hello[0]["hello"]["recovered"], false, "the session is between polls: {hello}");
     let presence = asks.request(r#"{"id":1,"presence":{"channel":"news"}}"#)["ok"].take();
     let users = json!([
         {"user": "alice", "sessions": 2, "connections": 1},

@@ -6,7 +6,7 @@ use encke_tests::{Launch, RunningServer};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Debian installs the library in a directory named after the architecture.
+/// Returns the path of libfaketime. Debian installs it in a directory named after the architecture.
 fn faketime() -> PathBuf {
     let libraries = fs::read_dir("/usr/lib").expect("/usr/lib can be read").flatten();
     let found =
@@ -14,8 +14,8 @@ fn faketime() -> PathBuf {
     found.expect("libfaketime is missing: install it (apt-get install libfaketime)")
 }
 
-/// Writes the file from which the library reads the offset of the wall clock. The file is replaced as a
-/// whole, because it may be read at any time.
+/// Writes the file from which libfaketime reads the wall clock's offset. The file is replaced atomically,
+/// because it may be read at any time.
 fn set_offset(file: &Path, offset: &str) {
     let new = file.with_extension("new");
     fs::write(&new, offset).expect("the file can be written");
@@ -38,7 +38,7 @@ fn server(offset: &Path) -> RunningServer {
     .start()
 }
 
-/// Time of the server's wall clock, from the log line of a new client.
+/// Returns the time of the server's wall clock, from the log line for a new client.
 fn wall_clock(server: &RunningServer) -> SystemTime {
     let client = server.client();
     server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect")]);

@@ -7,7 +7,7 @@ use crate::order::{RoomOrder, room_of};
 use crate::resolve::Resolver;
 use crate::source::CrateSource;
 
-/// A violation of the room order.
+/// A violation of the order of modules.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum RoomViolation {
     Import {
@@ -17,13 +17,13 @@ pub(crate) enum RoomViolation {
         imported: String,
         is_above: bool,
     },
-    /// A construct that may import another room and that this check cannot follow.
+    /// A construct that may import another module and that this check cannot follow.
     Hidden {
         file: String,
         line: usize,
         way: &'static str,
     },
-    /// A file that belongs to no listed room.
+    /// A file that belongs to no listed module.
     Unlisted {
         file: String,
     },
@@ -31,7 +31,7 @@ pub(crate) enum RoomViolation {
     Undeclared {
         file: String,
     },
-    /// A listed room without files.
+    /// A listed module without files.
     Missing {
         root: String,
         room: String,
@@ -42,13 +42,13 @@ impl fmt::Display for RoomViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Import { file, line, room, imported, is_above } => {
-                let place = if *is_above { "above it" } else { "on its floor" };
-                write!(f, "{file}:{line}: room {room} imports {imported}, which is {place}")
+                let place = if *is_above { "above it" } else { "in its layer" };
+                write!(f, "{file}:{line}: module {room} imports {imported}, which is {place}")
             }
             Self::Hidden { file, line, way } => write!(f, "{file}:{line}: {way} may hide an import"),
-            Self::Unlisted { file } => write!(f, "{file}: belongs to no listed room"),
+            Self::Unlisted { file } => write!(f, "{file}: belongs to no listed module"),
             Self::Undeclared { file } => write!(f, "{file}: is not declared by any mod"),
-            Self::Missing { root, room } => write!(f, "{root}: the listed room {room} has no files"),
+            Self::Missing { root, room } => write!(f, "{root}: the listed module {room} has no files"),
         }
     }
 }
@@ -100,7 +100,7 @@ fn hidden(order: &RoomOrder, modules: &Modules, source: &CrateSource) -> BTreeSe
     found
 }
 
-/// Compares the list of rooms with the files. Files compiled only for tests need no room.
+/// Compares the list of modules with the files. Files compiled only for tests need no entry in the list.
 fn files(
     order: &RoomOrder,
     rooms: &BTreeMap<&str, usize>,

@@ -2,8 +2,8 @@ use crate::check::violations;
 use crate::order::RoomOrder;
 use crate::source::CrateSource;
 
-/// Returns the violations in a crate with these files. By default the crate has three layers of rooms without
-/// violations; `low` contains a room below it, `low/inner`.
+/// Returns the violations in a crate with these files. By default, the crate has three layers of modules
+/// without violations; `low` contains a module below it, `low/inner`.
 fn crate_with(files: &[(&str, &str)]) -> Vec<String> {
     let order = r#"
         [[crate]]
@@ -44,7 +44,7 @@ pub(crate) fn cell_with(text: &str) -> Vec<String> {
 }
 
 pub(crate) const CELL_IMPORTS_HIGH: &str =
-    "house/src/low/cell.rs:1: room low imports high, which is above it";
+    "house/src/low/cell.rs:1: module low imports high, which is above it";
 
 #[test]
 fn a_crate_in_order_has_no_violations() {
@@ -63,14 +63,14 @@ fn rooms_may_import_lower_rooms() {
 #[test]
 fn upward_import_is_reported_with_its_line() {
     let found = cell_with("//! A cell.\n\nuse std::fmt;\nuse crate::high::High;\n");
-    assert_eq!(found, ["house/src/low/cell.rs:4: room low imports high, which is above it"]);
+    assert_eq!(found, ["house/src/low/cell.rs:4: module low imports high, which is above it"]);
 }
 
 #[test]
 fn each_import_is_reported_once() {
     let found =
         cell_with("use crate::high::{self, High};\nfn f() -> High { crate::high::high(); high::High }");
-    let second = "house/src/low/cell.rs:2: room low imports high, which is above it";
+    let second = "house/src/low/cell.rs:2: module low imports high, which is above it";
     assert_eq!(found, [CELL_IMPORTS_HIGH, second]);
 }
 
@@ -78,23 +78,23 @@ fn each_import_is_reported_once() {
 fn rooms_on_one_floor_may_not_import_each_other() {
     let found =
         crate_with(&[("left.rs", "use crate::right::Right;"), ("right.rs", "use super::left::Left;")]);
-    let left = "house/src/left.rs:1: room left imports right, which is on its floor";
-    let right = "house/src/right.rs:1: room right imports left, which is on its floor";
+    let left = "house/src/left.rs:1: module left imports right, which is in its layer";
+    let right = "house/src/right.rs:1: module right imports left, which is in its layer";
     assert_eq!(found, [left, right]);
 }
 
 #[test]
 fn a_nested_room_has_a_floor_of_its_own() {
     let found = crate_with(&[("low/inner.rs", "use super::Low;")]);
-    assert_eq!(found, ["house/src/low/inner.rs:1: room low/inner imports low, which is above it"]);
+    assert_eq!(found, ["house/src/low/inner.rs:1: module low/inner imports low, which is above it"]);
 }
 
 #[test]
 fn the_root_is_a_room_too() {
     let found = cell_with("use crate::Whole;");
-    assert_eq!(found, ["house/src/low/cell.rs:1: room low imports lib, which is above it"]);
+    assert_eq!(found, ["house/src/low/cell.rs:1: module low imports lib, which is above it"]);
     let found = cell_with("use crate::*;");
-    assert_eq!(found, ["house/src/low/cell.rs:1: room low imports lib, which is above it"]);
+    assert_eq!(found, ["house/src/low/cell.rs:1: module low imports lib, which is above it"]);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn imports_of_the_library_by_the_binary_are_checked() {
     let floors = r#"floors = ["main", "lib"]"#;
     let order = format!("[[crate]]\nname = \"house\"\nroot = \"house/src\"\n{floors}");
     let source = CrateSource::in_memory(&[("lib.rs", "pub struct Whole;"), ("main.rs", "use house::Whole;")]);
-    assert_eq!(found(&order, &source), ["house/src/main.rs:1: room main imports lib, which is above it"]);
+    assert_eq!(found(&order, &source), ["house/src/main.rs:1: module main imports lib, which is above it"]);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_file_in_no_room_is_reported() {
         "mod ground; pub mod low; mod left; mod right; mod high; mod attic; #[cfg(test)] mod tests;",
     );
     let files = [root, ("attic/mod.rs", ""), ("tests.rs", ""), ("main.rs", "")];
-    assert_eq!(crate_with(&files), ["house/src/attic/mod.rs: belongs to no listed room"]);
+    assert_eq!(crate_with(&files), ["house/src/attic/mod.rs: belongs to no listed module"]);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn an_undeclared_file_is_reported() {
 fn a_room_without_files_is_reported() {
     let root = ("lib.rs", "mod ground; pub mod low; mod left; mod right;");
     let found = crate_with(&[root, ("high.rs", "no such file"), ("main.rs", "")]);
-    assert_eq!(found, ["house/src: the listed room high has no files"]);
+    assert_eq!(found, ["house/src: the listed module high has no files"]);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn an_import_cycle_violates_every_order() {
 }
 
 #[test]
-#[should_panic(expected = "lists the room low twice")]
+#[should_panic(expected = "lists the module low twice")]
 fn listing_a_room_twice_is_an_error() {
     found(
         "[[crate]]\nname = \"house\"\nroot = \"\"\nfloors = [\"low\", [\"low\"]]",

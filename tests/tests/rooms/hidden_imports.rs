@@ -1,7 +1,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 
-/// Finds constructs that may import a room through a path that is not in the source. They are rejected, since
-/// they cannot be followed. Returns the line and the kind of each.
+/// Finds constructs that may import a module through a path that is not in the source. They are rejected,
+/// because they cannot be followed. Returns the line and the kind of each.
 pub(crate) fn hidden_imports(tokens: &TokenStream) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
     collect(tokens, &mut found);

@@ -1,9 +1,10 @@
-//! Tests the order of rooms: a room imports only rooms below it.
+//! Tests the layers of each crate: a module imports only modules in lower layers.
 //!
-//! A room is a file or a folder of a crate. `tests/rooms.toml` lists the rooms of each crate from the lowest
-//! to the highest. Every path that refers to the crate itself counts: in `use`, in expressions and types, in
-//! macros and attributes. Constructs that could hide a path are rejected. Code compiled only for tests may
-//! import anything. Since no import goes up, no import cycle spans two rooms.
+//! A module, in the sense of this test, is a file or a directory of a crate. `tests/rooms.toml` lists the
+//! modules of each crate from the lowest to the highest. Every path that refers to the crate itself counts:
+//! in `use`, in expressions and types, in macros and attributes. Constructs that could hide a path are
+//! rejected. Code compiled only for tests may import anything. Because no import goes up, no import cycle
+//! spans two of these modules.
 
 // Tests of the check on small crates in memory, with an example of each violation.
 mod examples;
@@ -14,13 +15,13 @@ mod names;
 mod check;
 // Constructs that may hide an import.
 mod hidden_imports;
-// The modules of a crate, and the names that each brings into scope.
+// The Rust modules of a crate, and the names that each brings into scope.
 mod modules;
-// The list of rooms.
+// The list of layers.
 mod order;
 // The paths in a file.
 mod paths;
-// Resolves a path to the modules it passes through.
+// Resolves a path to the modules that it passes through.
 mod resolve;
 // The files of a crate.
 mod source;

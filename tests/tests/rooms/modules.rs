@@ -15,7 +15,7 @@ pub(crate) struct Module {
     /// Whether the module or one of its ancestors is declared under `cfg(test)`.
     pub(crate) only_for_tests: bool,
     pub(crate) children: BTreeMap<String, ModuleId>,
-    /// Imported names. Functions can have imports of their own, so a name may stand for several paths.
+    /// Imported names. Each function can have its own imports, so a name may stand for several paths.
     pub(crate) names: BTreeMap<String, Vec<NamedPath>>,
     pub(crate) globs: Vec<NamedPath>,
     pub(crate) items: BTreeSet<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Modules {
     pub(crate) library: Option<ModuleId>,
 }
 
-/// Location of a module to be read, and the folder of its child modules.
+/// Location of a module to be read, and the directory of its child modules.
 struct ModuleLocation<'a> {
     file: &'a str,
     folder: String,

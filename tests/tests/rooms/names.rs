@@ -1,6 +1,6 @@
 use crate::examples::{CELL_IMPORTS_HIGH, cell_with};
 
-/// Each line, alone in `low/cell.rs`, imports the room `high` from below.
+/// Each line, alone in `low/cell.rs`, imports the module `high`, which is above it.
 #[test]
 fn every_way_to_name_a_room_counts() {
     for text in [
@@ -48,7 +48,7 @@ fn every_way_to_name_a_room_counts() {
     }
 }
 
-/// Paths that refer to no room: names of another crate, local names, words that are not paths, and
+/// Paths that refer to no listed module: names of another crate, local names, words that are not paths, and
 /// visibilities.
 #[test]
 fn other_paths_do_not_count() {
@@ -89,11 +89,11 @@ fn re_exports_count_as_imports_from_the_re_exporting_room() {
             .map(|violation| violation.to_string().replace("house/src/", ""))
             .collect()
     };
-    let low_imports_middle = "low.rs:1: room low imports middle, which is above it";
-    let low_imports_high = "low.rs:1: room low imports high, which is above it";
-    let middle_imports_high = "middle.rs:1: room middle imports high, which is above it";
+    let low_imports_middle = "low.rs:1: module low imports middle, which is above it";
+    let low_imports_high = "low.rs:1: module low imports high, which is above it";
+    let middle_imports_high = "middle.rs:1: module middle imports high, which is above it";
 
-    // An item from a lower room, re-exported by a higher room.
+    // An item from a lower module, re-exported by a higher module.
     let found = violations_with("use crate::middle::Ground;", "pub use crate::ground::Ground;", "");
     assert_eq!(found, [low_imports_middle]);
     // The same through a glob, and under another name.
@@ -101,7 +101,7 @@ fn re_exports_count_as_imports_from_the_re_exporting_room() {
     assert_eq!(found, [low_imports_middle]);
     let found = violations_with("use crate::middle::G;", "pub use crate::ground::Ground as G;", "");
     assert_eq!(found, [low_imports_middle]);
-    // An item from a higher room, re-exported by a room in between.
+    // An item from a higher module, re-exported by a module in between.
     let all = [low_imports_high, low_imports_middle, middle_imports_high];
     assert_eq!(violations_with("use crate::middle::High;", "pub use crate::high::High;", ""), all);
     // Re-exports by the root count as imports from the defining room.

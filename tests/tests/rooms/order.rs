@@ -4,18 +4,18 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-/// The rooms of one crate, from the lowest to the highest.
+/// The layers of one crate, from the lowest to the highest.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RoomOrder {
     /// Name of the library in paths of other crates, including the binary of the same package.
     pub(crate) name: String,
-    /// The folder of `lib.rs` or `main.rs`, relative to the root of the repository.
+    /// The directory of `lib.rs` or `main.rs`, relative to the root of the repository.
     pub(crate) root: String,
     pub(crate) floors: Vec<Floor>,
 }
 
-/// One room, or several that may not import each other.
+/// A layer: one module, or several that may not import each other.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Floor {
@@ -38,11 +38,11 @@ impl RoomOrder {
 
     pub(crate) fn parse(text: &str) -> Vec<Self> {
         toml::from_str::<RoomOrders>(text)
-            .unwrap_or_else(|error| panic!("invalid list of rooms: {error}"))
+            .unwrap_or_else(|error| panic!("invalid list of modules: {error}"))
             .crates
     }
 
-    /// Returns each listed room with its floor. Panics if a room is listed twice.
+    /// Returns each listed module with its layer. Panics if a module is listed twice.
     pub(crate) fn rooms(&self) -> BTreeMap<&str, usize> {
         let mut rooms = BTreeMap::new();
         for (height, floor) in self.floors.iter().enumerate() {
@@ -52,14 +52,14 @@ impl RoomOrder {
             };
             for room in here {
                 let before = rooms.insert(room.as_str(), height);
-                assert!(before.is_none(), "{} lists the room {room} twice", self.name);
+                assert!(before.is_none(), "{} lists the module {room} twice", self.name);
             }
         }
         rooms
     }
 }
 
-/// Returns the listed room that a file belongs to: the longest one that is a prefix of its path.
+/// Returns the listed module to which a file belongs: the longest one that is a prefix of its path.
 pub(crate) fn room_of<'a>(rooms: &BTreeMap<&'a str, usize>, file: &str) -> Option<&'a str> {
     let path = file.strip_suffix(".rs").unwrap_or(file);
     let mut path = path.strip_suffix("/mod").unwrap_or(path);

@@ -138,7 +138,7 @@ impl Visit<'_> for ModuleContents {
     fn visit_visibility(&mut self, _: &Visibility) {}
 }
 
-/// Whether this attribute is a `cfg` that holds only in tests.
+/// Returns whether this attribute is a `cfg` that holds only in tests.
 pub(crate) fn only_for_tests(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.parse_args::<Meta>().is_ok_and(|condition| implies_test(&condition))

@@ -3,8 +3,8 @@ use syn::ext::IdentExt;
 
 use crate::paths::NamedPath;
 
-/// Collects the paths of two or more segments anywhere among the tokens, since macro arguments have no fixed
-/// grammar.
+/// Collects the paths of two or more segments anywhere among the tokens, because macro arguments have no
+/// fixed grammar.
 pub(crate) fn paths_in(tokens: &TokenStream, found: &mut Vec<NamedPath>) {
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
     let mut at = 0;
@@ -21,7 +21,8 @@ pub(crate) fn paths_in(tokens: &TokenStream, found: &mut Vec<NamedPath>) {
     }
 }
 
-/// Also collects the paths that derive macros accept as text: `default = "crate::limits::max"`.
+/// Collects paths like [`paths_in`], and also those that derive macros accept as text: `default =
+/// "crate::limits::max"`.
 pub(crate) fn paths_in_attribute(tokens: &TokenStream, found: &mut Vec<NamedPath>) {
     paths_in(tokens, found);
     for tree in tokens.clone() {
@@ -54,12 +55,12 @@ fn follow(trees: &[TokenTree], mut at: usize, mut path: NamedPath, found: &mut V
     while is_colons(&trees[at..]) {
         match trees.get(at + 2) {
             Some(TokenTree::Ident(next)) => path.segments.push(next.unraw().to_string()),
-            // `use crate::{a, b::c}`, in a macro that generates items.
+            // This is `use crate::{a, b::c}`, in a macro that generates items.
             Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
                 branches(&group.stream(), &path, found);
                 return at + 3;
             }
-            // `use crate::a::*`, or a generic argument: the path so far is counted, and the caller reads the
+            // This is `use crate::a::*`, or a generic argument. Count the path so far; the caller reads the
             // rest.
             _ => break,
         }

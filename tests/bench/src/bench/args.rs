@@ -16,7 +16,7 @@ const NO_PING_INTERVAL: Duration = Duration::from_secs(600);
 /// Measures what a session costs: the server against a control that has no sessions.
 ///
 /// The servers are started one after the other, in alternating order. Each is pinned to one processor, and
-/// loaded from another. The exit code does not depend on the figures.
+/// loaded from another. The exit code does not depend on the results.
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 pub(crate) struct BenchArgs {
@@ -79,7 +79,7 @@ pub(crate) struct BenchArgs {
     /// Write all results to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Trial run: 1,000 connections, one run, an interval of 2 s, one window. Its figures mean little
+    /// Trial run: 1,000 connections, one run, an interval of 2 s, one window. Its results mean little
     #[arg(long)]
     quick: bool,
 }
@@ -107,17 +107,17 @@ pub(crate) struct Plan {
     pub(crate) parts: Vec<ParkingPart>,
     /// Number of messages published before memory is measured again.
     pub(crate) fanout: u32,
-    /// How long clients that send commands are measured.
+    /// How long the cost of commands is measured.
     pub(crate) command_load: Duration,
     pub(crate) messages: u32,
     pub(crate) publish_rate: u32,
-    /// Length of a message's data.
+    /// Length of a message's data, in bytes.
     pub(crate) data_bytes: usize,
     /// Servers to measure, in the order of the first run.
     pub(crate) servers: Vec<ServerKind>,
     pub(crate) mute: bool,
     pub(crate) storm: bool,
-    /// Number of connections in the two loadgen scenarios.
+    /// Number of connections in `loadgen mute`; in `loadgen storm` below.
     pub(crate) mute_connections: u32,
     pub(crate) storm_connections: u32,
     pub(crate) json: Option<PathBuf>,
@@ -173,18 +173,18 @@ impl BenchArgs {
 }
 
 impl Plan {
-    /// Settings of an Encke server that differ from the defaults.
+    /// Returns the settings of an Encke server that differ from the defaults.
     pub(crate) fn settings(&self, kind: ServerKind) -> Vec<String> {
         let variant: &[String] = if kind == ServerKind::Variant { &self.variant } else { &[] };
         [self.set.as_slice(), variant].concat()
     }
 
-    /// The same plan, limited to the number of clients that one processor can deliver to.
+    /// Returns the same plan, limited to the number of clients that one processor can deliver to.
     pub(crate) fn with_broadcast_clients(&self) -> Self {
         Self { connections: self.connections.min(MAX_BROADCAST_CLIENTS), ..self.clone() }
     }
 
-    /// The same plan, with an interval so long that no ping falls into the measurement.
+    /// Returns the same plan, with an interval so long that no ping falls into the measurement.
     pub(crate) fn without_pings(self) -> Self {
         Self { interval: NO_PING_INTERVAL, ..self }
     }

@@ -19,36 +19,36 @@ use crate::sample::{cpu_time, threads};
 use crate::statistics::percentile;
 use crate::subscribers::SubscriberTotals;
 
-/// How long to wait without a delivery before the missing ones count as lost.
+/// How long to wait without a delivery before the missing deliveries count as lost.
 const GRACE: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Figures of one server in one run.
+/// Results of one server in one run.
 #[derive(Debug, Serialize)]
 pub(crate) struct BroadcastRow {
     pub(crate) run: u32,
     pub(crate) server: ServerKind,
     pub(crate) connections: u32,
     pub(crate) threads: BTreeMap<String, u32>,
-    /// Percentage of one processor, while all are subscribed and nothing is published.
+    /// CPU usage in percent of one processor, while all clients are subscribed and nothing is published.
     pub(crate) idle_cpu_percent: f64,
     /// Time from the first publish to the last delivery.
     pub(crate) publishing_seconds: f64,
-    /// Percentage of one processor during that time.
+    /// CPU usage in percent of one processor during that time.
     pub(crate) busy_cpu_percent: f64,
-    /// Excludes the server's idle load.
+    /// CPU time of a delivery, without the server's idle load.
     pub(crate) cpu_us_per_delivery: f64,
-    /// The same by thread name, including the idle load.
+    /// The same by thread name, with the idle load.
     pub(crate) cpu_us_per_delivery_by_thread: BTreeMap<String, f64>,
     pub(crate) expected: u64,
     pub(crate) received: u64,
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
     pub(crate) misordered: u64,
-    /// Texts received by subscribers that are not one of the messages.
+    /// Number of texts received by subscribers that are not one of the messages.
     pub(crate) other: u64,
     pub(crate) unexpected_closes: u32,
-    /// From the scheduled time of a message to its last delivery.
+    /// Time from the scheduled publish of a message to its last delivery.
     pub(crate) last_delivery_ms: DeliveryLatency,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct BroadcastReport {
     pub(crate) rows: Vec<BroadcastRow>,
 }
 
-/// Parameters that only a broadcast has.
+/// Parameters specific to a broadcast.
 #[derive(Debug, Serialize)]
 struct BroadcastSetup {
     messages: u32,
@@ -75,7 +75,7 @@ impl BroadcastReport {
         })
     }
 
-    /// Medians over the runs, and whether the goal was reached.
+    /// Formats the medians over the runs, and whether the goal was reached.
     pub(crate) fn summary_table(&self) -> String {
         let table = comparison::summary_table(&FIGURES, &self.rows);
         let threads = comparison::threads(&self.rows, |row| &row.threads);

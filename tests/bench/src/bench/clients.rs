@@ -1,5 +1,5 @@
-//! Clients that connect at a fixed rate and answer pings. Some measurements make them subscribe and count
-//! what they receive, or send commands.
+//! Clients that connect at a fixed rate and answer pings. For some measurements, they also subscribe and
+//! count the messages received, or send commands.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use crate::BenchFailure;
 use crate::command_load::CommandLoad;
 use crate::subscribers::{SubscriberProgress, SubscriberTotals};
 
-/// Maximum time from the connect to the hello.
+/// Maximum time from the connection attempt to the hello.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// All clients. Dropping it closes their sockets.
+/// All clients of a measurement. Their sockets are closed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct BenchClients {
     counts: Rc<ClientCounts>,
@@ -31,24 +31,24 @@ pub(crate) struct BenchClients {
 
 #[derive(Debug, Default)]
 struct ClientCounts {
-    /// Connections that received a hello.
+    /// Number of connections that received a hello.
     greeted: Cell<u32>,
-    /// Connections that received a first ping.
+    /// Number of connections that received a first ping.
     pinged: Cell<u32>,
-    /// Pings answered.
+    /// Number of pings answered.
     pings: Cell<u64>,
-    /// Connections that have ended, greeted or not.
+    /// Number of connections that have ended, greeted or not.
     ended: Cell<u32>,
     last_error: RefCell<Option<String>>,
     errand: Workload,
 }
 
-/// Task of each client besides answering pings.
+/// Work of each client in addition to answering pings.
 #[derive(Debug, Default)]
 pub(crate) enum Workload {
     #[default]
     None,
-    /// Subscribes, and counts what it receives.
+    /// Subscribe, and count the messages received.
     Subscribe(SubscriberTotals),
     SendCommands(Rc<CommandLoad>),
 }
@@ -98,12 +98,11 @@ impl BenchClients {
         self.wait_for(|counts| counts.pinged.get(), timeout, "pinged").await
     }
 
-    /// Number of pings answered.
     pub(crate) fn pings(&self) -> u64 {
         self.counts.pings.get()
     }
 
-    /// Totals of received messages, if the clients have subscribed.
+    /// Returns the totals of received messages, if the clients have subscribed.
     pub(crate) fn subscribers(&self) -> Option<&SubscriberTotals> {
         match &self.counts.errand {
             Workload::Subscribe(subscribers) => Some(subscribers),
@@ -111,7 +110,7 @@ impl BenchClients {
         }
     }
 
-    /// Number of connections that have ended.
+    /// Returns the number of connections that have ended.
     pub(crate) fn ended(&self) -> u32 {
         self.counts.ended.get()
     }
@@ -140,7 +139,7 @@ impl BenchClients {
     }
 }
 
-/// Opens connections like loadgen's.
+/// Creates a dialer that opens connections like loadgen does.
 pub(crate) fn dialer(server: SocketAddr) -> Result<Dialer, BenchFailure> {
     let options = DialOptions {
         url: format!("ws://{server}/ws").parse()?,
@@ -164,7 +163,7 @@ async fn run(dialer: Rc<Dialer>, counts: Rc<ClientCounts>, number: u32) {
                 Workload::Subscribe(subscribers) => {
                     answer_pings(connection, &counts, Some(subscribers)).await
                 }
-                // Boxed, since a task is as large as the largest of these futures.
+                // Box this future: a task is as large as the largest of them.
                 Workload::SendCommands(speaking) => {
                     Box::pin(speaking.run_client(&mut connection, number)).await
                 }

@@ -25,23 +25,23 @@ const WARM_UP: Duration = Duration::from_secs(6);
 /// Load of clients that publish to a channel without subscribers, at a fixed period.
 #[derive(Debug)]
 pub(crate) struct CommandLoad {
-    /// Time of the first client's first command; those of the other clients are spread evenly over the
-    /// period.
+    /// When the first client sends its first command. Those of the other clients are spread evenly over the
+    /// following period.
     since: watch::Sender<Option<Instant>>,
     size: u32,
     reader: ChannelReader,
     command: String,
-    /// Number of commands that were answered.
+    /// Number of commands whose replies have arrived.
     pub(crate) answered: std::cell::Cell<u64>,
 }
 
-/// Figures of one server in one run.
+/// Results of one server in one run.
 #[derive(Debug, Serialize)]
 pub(crate) struct CommandRow {
     pub(crate) connections: u32,
     pub(crate) idle_cpu_percent: f64,
     pub(crate) commands: u64,
-    /// Excludes the server's idle load.
+    /// CPU time of a command, without the server's idle load.
     pub(crate) cpu_us_per_command: f64,
     pub(crate) unexpected_closes: u32,
 }

@@ -1,5 +1,5 @@
-//! Figures of all servers, and their comparison with a baseline, pair by pair within each run. The baseline
-//! is the barest server that was measured.
+//! Comparison of the results of all servers with a baseline, pair by pair within each run. The baseline is
+//! the simplest server that was measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::process::ServerKind;
 use crate::statistics::Spread;
 
-/// Figures of one server in one run.
+/// Results of one server in one run.
 pub(crate) trait Measurement {
     fn run(&self) -> u32;
     fn server(&self) -> ServerKind;
@@ -18,16 +18,16 @@ pub(crate) trait Measurement {
 pub(crate) struct Figure<R> {
     pub(crate) name: &'static str,
     pub(crate) decimals: usize,
-    /// `None` if it was not measured.
+    /// Returns the figure, or `None` if it was not measured.
     pub(crate) of: fn(&R) -> Option<f64>,
 }
 
-/// A figure over all runs.
+/// Summary of a figure over all runs.
 #[derive(Debug, Serialize)]
 pub(crate) struct FigureSummary {
     #[serde(flatten)]
     pub(crate) servers: BTreeMap<ServerKind, Spread>,
-    /// Server that the others are compared with.
+    /// Server with which the others are compared.
     base: Option<ServerKind>,
     ratios: BTreeMap<ServerKind, Spread>,
     differences: BTreeMap<ServerKind, Spread>,
@@ -44,7 +44,7 @@ impl<R: Measurement> Figure<R> {
         }
     }
 
-    /// The figure of one server, with the number of each run.
+    /// Returns the figure of one server in each run, with the number of the run.
     fn of_server(&self, rows: &[R], kind: ServerKind) -> impl Iterator<Item = (u32, f64)> {
         rows.iter()
             .filter(move |row| row.server() == kind)
@@ -55,7 +55,7 @@ impl<R: Measurement> Figure<R> {
         let of = |(kind, base)| {
             let pairs = self.of_server(rows, kind).filter_map(|(run, figure)| {
                 let (_, of_base) = self.of_server(rows, base).find(|(other, _)| *other == run)?;
-                // Zero divided by zero is not a ratio.
+                // Skip the ratio of zero to zero.
                 Some(combine(figure, of_base)).filter(|combined| combined.is_finite())
             });
             Some((kind, Spread::of(pairs)?))
@@ -65,30 +65,30 @@ impl<R: Measurement> Figure<R> {
 }
 
 impl FigureSummary {
-    /// The ratio of one server to `base`, if `base` is the baseline.
+    /// Returns the ratio of one server to `base`, if `base` is the baseline.
     pub(crate) fn against(&self, base: ServerKind, kind: ServerKind) -> Option<Spread> {
         self.ratios.get(&kind).copied().filter(|_| self.base == Some(base))
     }
 }
 
-/// Servers that have figures.
+/// Returns the servers that have results.
 fn kinds<R: Measurement>(rows: &[R]) -> BTreeSet<ServerKind> {
     rows.iter().map(Measurement::server).collect()
 }
 
-/// The barest server, if there are others.
+/// Returns the baseline: the simplest server, if there is more than one.
 fn base<R: Measurement>(rows: &[R]) -> Option<ServerKind> {
     let kinds = kinds(rows);
     kinds.last().copied().filter(|_| kinds.len() > 1)
 }
 
-/// Pairs of each other server and the baseline.
+/// Returns a pair of each other server and the baseline.
 fn compared<R: Measurement>(rows: &[R]) -> Vec<(ServerKind, ServerKind)> {
     let Some(base) = base(rows) else { return Vec::new() };
     kinds(rows).into_iter().filter(|kind| *kind != base).map(|kind| (kind, base)).collect()
 }
 
-/// Summaries by figure name.
+/// Returns the summaries by figure name.
 pub(crate) fn summaries<R: Measurement>(
     figures: &[Figure<R>],
     rows: &[R],
@@ -96,7 +96,7 @@ pub(crate) fn summaries<R: Measurement>(
     figures.iter().map(|figure| (figure.name, figure.summary(rows))).collect()
 }
 
-/// The rows of one run, with their figures and additional columns.
+/// Formats the results of one run, with additional columns.
 pub(crate) fn table_of_run<R: Measurement, const N: usize>(
     figures: &[Figure<R>],
     rows: &[R],
@@ -120,10 +120,10 @@ pub(crate) fn table_of_run<R: Measurement, const N: usize>(
     aligned(table)
 }
 
-/// Medians over the runs of the figures that were measured.
+/// Formats the medians over the runs of the figures that were measured.
 pub(crate) fn summary_table<R: Measurement>(figures: &[Figure<R>], rows: &[R]) -> String {
     let (kinds, compared) = (kinds(rows), compared(rows));
-    // With more servers the table would be too wide.
+    // Show differences for two servers only: with more, the table would be too wide.
     let with_differences = if kinds.len() == 2 { compared.as_slice() } else { &[] };
     let mut table = new_table();
     let mut header = vec!["median (min .. max)".to_owned()];
@@ -150,7 +150,7 @@ pub(crate) fn summary_table<R: Measurement>(figures: &[Figure<R>], rows: &[R]) -
     aligned(table)
 }
 
-/// Number of threads of each server, by thread name.
+/// Formats the number of threads of each server, by thread name.
 pub(crate) fn threads<R: Measurement>(rows: &[R], of: impl Fn(&R) -> &BTreeMap<String, u32>) -> String {
     let lines = kinds(rows).into_iter().filter_map(|kind| {
         let row = rows.iter().find(|row| row.server() == kind)?;

@@ -17,7 +17,7 @@ use crate::sample::{ThreadGroup, cpu_time, resident_bytes, threads};
 /// Time for a server to settle after it has started, or after the last client has connected.
 pub(crate) const SETTLE: Duration = Duration::from_millis(500);
 
-/// Figures of one server in one run.
+/// Results of one server in one run.
 #[derive(Debug, Serialize)]
 pub(crate) struct HeartbeatRow {
     pub(crate) run: u32,
@@ -25,19 +25,19 @@ pub(crate) struct HeartbeatRow {
     pub(crate) connections: u32,
     /// Number of threads by name, while all clients are connected.
     pub(crate) threads: BTreeMap<String, u32>,
-    /// Percentage of one processor, before the first client connects.
+    /// CPU usage in percent of one processor, before the first client connects.
     pub(crate) idle_cpu_percent: f64,
     pub(crate) connect_seconds: f64,
-    /// Excludes the cost of the pings during that time, at `cpu_us_per_ping` each.
+    /// CPU time of 1,000 connections, without the pings during that time, at `cpu_us_per_ping` each.
     pub(crate) connect_cpu_ms_per_1000: f64,
     pub(crate) connect_cpu_ms_per_1000_with_pings: f64,
     pub(crate) pings_while_connecting: u64,
     pub(crate) rss_bytes_empty: u64,
     /// Growth of resident memory over the empty server, after the last window.
     pub(crate) rss_bytes_per_connection: f64,
-    /// The same, before the last client's first ping.
+    /// The same, measured [`SETTLE`] after the last hello.
     pub(crate) rss_bytes_per_connection_at_first: f64,
-    /// Pings answered in the windows.
+    /// Number of pings answered in the windows.
     pub(crate) pings: u64,
     pub(crate) cpu_us_per_ping: f64,
     /// The same by thread name.
@@ -129,7 +129,7 @@ pub(crate) async fn measure(
     })
 }
 
-/// CPU time by thread name, in microseconds per unit.
+/// Returns the CPU time by thread name, in microseconds per unit.
 pub(crate) fn per_unit(
     begin: &BTreeMap<String, ThreadGroup>,
     end: &BTreeMap<String, ThreadGroup>,

@@ -1,4 +1,4 @@
-//! Output: a table per run, a summary, and everything as JSON.
+//! Output of a heartbeat measurement: a table per run, a summary, and everything as JSON.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ impl HeartbeatReport {
             .expect("string keys and plain values cannot fail to serialize")
     }
 
-    /// All servers in one run.
+    /// Formats the results of all servers in one run.
     pub(crate) fn table_of_run(&self, run: u32) -> String {
         let further = ["pings", "closes", "lateness p99 ms", "threads"];
         comparison::table_of_run(&FIGURES, &self.rows, run, further, |row| {
@@ -97,7 +97,7 @@ impl HeartbeatReport {
         })
     }
 
-    /// Medians over the runs, and loadgen's results.
+    /// Formats the medians over the runs, and loadgen's results.
     pub(crate) fn summary_table(&self) -> String {
         let table = comparison::summary_table(&FIGURES, &self.rows);
         let mut text = format!("{table}\n{}", comparison::threads(&self.rows, |row| &row.threads));
@@ -110,7 +110,7 @@ impl HeartbeatReport {
     }
 }
 
-/// The numbers in loadgen's report that show whether a guarantee holds.
+/// Extracts the numbers in loadgen's report that show whether a guarantee holds.
 fn highlights(found: &Value) -> String {
     const NAMES: [&str; 9] = [
         "connected",

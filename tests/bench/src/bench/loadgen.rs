@@ -1,4 +1,4 @@
-//! Two guarantees that only loadgen can test.
+//! Tests of two guarantees, which only loadgen can make.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::args::Plan;
 use crate::placement::CpuPlacement;
 use crate::process::{BenchBinaries, MeasuredServer, ServerKind};
 
-/// Clients that stop answering pings: none may be dropped early. Measures how late each is detected.
+/// Runs clients that stop answering pings: none may be dropped early. Measures how late each is detected.
 pub(crate) async fn mute(
     plan: &Plan,
     binaries: &BenchBinaries,
@@ -22,7 +22,7 @@ pub(crate) async fn mute(
     run("mute", &load, server, binaries).await
 }
 
-/// All connections are dropped at once, and all clients reconnect at once.
+/// Drops all connections simultaneously, after which all clients reconnect immediately.
 pub(crate) async fn storm(
     plan: &Plan,
     binaries: &BenchBinaries,
@@ -35,8 +35,8 @@ pub(crate) async fn storm(
     run("storm", &load, server, binaries).await
 }
 
-/// The same for either configuration of Encke, with `limits.max_handshakes` raised so that all clients can
-/// reconnect at the same time.
+/// Runs the storm against either configuration of Encke, with `limits.max_handshakes` raised so that all
+/// clients can reconnect simultaneously.
 pub(crate) async fn storm_without_handshake_limit(
     kind: ServerKind,
     plan: &Plan,

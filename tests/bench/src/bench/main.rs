@@ -1,8 +1,8 @@
-//! Measures the server and its controls alternately, and prints the figures and their ratios.
+//! Measures the server and its controls alternately, and prints the results and their ratios.
 //!
-//! [`process`] starts a server on a processor of its own, [`clients`] connect to it, [`heartbeat`],
-//! [`broadcast`] and [`parking`] are the measurements, [`sample`] reads the process's counters, and [`heartbeat_report`]
-//! prints the results. The benchmark uses one thread, on another processor.
+//! [`process`] starts a server on a separate processor, [`clients`] connect to it, [`heartbeat`],
+//! [`broadcast`] and [`parking`] are the measurements, [`sample`] reads the process's counters, and
+//! [`heartbeat_report`] prints the results. The benchmark uses one thread, on another processor.
 
 mod args;
 mod broadcast;
@@ -38,7 +38,7 @@ use parking_report::ParkingReport;
 use placement::CpuPlacement;
 use process::{BenchBinaries, ServerKind};
 
-/// Reason why the benchmark has no figures, as a message for its user.
+/// Why the benchmark has no results, as a message for the user.
 type BenchFailure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
@@ -163,7 +163,7 @@ fn measurement_order(
     plan: &Plan,
     wanted: impl Fn(ServerKind) -> bool,
 ) -> impl Iterator<Item = ServerKind> {
-    // The order rotates, because a later server may find the machine warmer.
+    // Rotate the order, because a later server may find the machine warmer.
     let mut order = plan.servers.clone();
     let places = order.len();
     order.rotate_left((run as usize - 1) % places);
@@ -171,7 +171,7 @@ fn measurement_order(
     wanted.inspect(move |kind| print_progress(&format!("run {run} of {}: {}", plan.runs, kind.name())))
 }
 
-/// Prints progress and errors. Failures are ignored: a closed stderr does not stop the benchmark.
+/// Prints progress and errors. Ignores failures: a closed stderr does not stop the benchmark.
 fn print_progress(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -16,18 +16,18 @@ use crate::publisher::BroadcastPublisher;
 use crate::sample::resident_bytes;
 use crate::subscribers::SubscriberTotals;
 
-/// Figures of one server in one run.
+/// Results of one server in one run.
 #[derive(Debug, Serialize)]
 pub(crate) struct FanoutRow {
     pub(crate) connections: u32,
     pub(crate) messages: u32,
-    /// After subscribing, before the first publish.
+    /// Memory per client after subscribing, before the first publish.
     pub(crate) bytes_before: f64,
-    /// Immediately after the last delivery.
+    /// The same, immediately after the last delivery.
     pub(crate) bytes_at_end: f64,
-    /// Two ping intervals later.
+    /// The same, two ping intervals later.
     pub(crate) bytes_after: f64,
-    /// Deliveries that are missing, duplicated or out of order.
+    /// Number of deliveries that are missing, duplicated or out of order.
     pub(crate) wrong: u64,
     pub(crate) unexpected_closes: u32,
 }
@@ -52,8 +52,8 @@ pub(crate) async fn subscribed(
     Ok(bytes)
 }
 
-/// Publishes each message once all clients have received the one before it, then waits two ping intervals
-/// without traffic.
+/// Measures memory before and after a fan-out. Publishes each message when all clients have received the
+/// previous one, then waits two ping intervals without traffic.
 pub(crate) async fn after_fanout(
     kind: ServerKind,
     plan: &Plan,
@@ -79,7 +79,7 @@ pub(crate) async fn after_fanout(
     drop(publisher);
     sleep(SETTLE).await;
     let bytes_at_end = bytes.now(&server)?;
-    // By then each client has been pinged, and its pong has acknowledged what it received.
+    // Wait until each client has been pinged, and its pong has acknowledged the messages received.
     sleep(plan.interval * 2).await;
     let bytes_after = bytes.now(&server)?;
     let unexpected_closes = clients.ended();

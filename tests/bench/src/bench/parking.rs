@@ -25,11 +25,11 @@ pub(crate) enum ParkingPart {
     Fanout,
     /// Clients that send a command every second
     Commands,
-    /// All connections are dropped at once, and all clients reconnect
+    /// All connections are dropped simultaneously, and all clients reconnect
     Storm,
 }
 
-/// Figures of one server in one run, for the parts that were measured.
+/// Results of one server in one run, for the parts that were measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct ParkingRow {
     pub(crate) run: u32,
@@ -66,8 +66,8 @@ impl ParkingPart {
         }
     }
 
-    /// Whether a part can be measured with this server: the controls have neither several channels nor
-    /// sessions.
+    /// Returns whether a part can be measured with this server: the controls have neither several channels
+    /// nor sessions.
     pub(crate) fn is_for(self, kind: ServerKind) -> bool {
         kind.is_encke() || matches!(self, Self::Idle | Self::Delivery | Self::Commands)
     }
@@ -126,8 +126,8 @@ impl ParkingRow {
         Ok(())
     }
 
-    /// Number of deliveries that are missing, duplicated or out of order, connections that ended, and clients
-    /// that did not resume.
+    /// Returns the number of deliveries that are missing, duplicated or out of order, connections that ended,
+    /// and clients that did not resume.
     pub(crate) fn count_errors(&self) -> u64 {
         let idle = self.idle.as_ref().map_or(0, |row| row.unexpected_closes.into());
         let delivery = self.delivery.as_ref().map_or(0, |row| {

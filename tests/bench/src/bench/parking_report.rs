@@ -111,21 +111,21 @@ impl ParkingReport {
             .expect("string keys and plain values cannot fail to serialize")
     }
 
-    /// All servers in the latest run.
+    /// Formats the results of all servers in the latest run.
     pub(crate) fn table_of_last_run(&self) -> String {
         let last = self.rows.last().map(|row| row.run);
         let begin = self.rows.partition_point(|row| Some(row.run) < last);
         comparison::summary_table(&FIGURES, &self.rows[begin..])
     }
 
-    /// Medians over the runs, and the goals.
+    /// Formats the medians over the runs, and the goals.
     pub(crate) fn summary_table(&self) -> String {
         let table = comparison::summary_table(&FIGURES, &self.rows);
         let goals: String = GOALS.iter().filter_map(|(name, goal)| self.verdict(name, goal)).collect();
         format!("{table}{goals}")
     }
 
-    /// `None` if the figure was not measured.
+    /// Formats whether a goal was reached. Returns `None` if the figure was not measured.
     fn verdict(&self, name: &str, goal: &FigureGoal) -> Option<String> {
         let figure = FIGURES.iter().find(|figure| figure.name == name)?;
         let summary = figure.summary(&self.rows);

@@ -1,4 +1,4 @@
-//! Assignment of processors.
+//! Assignment of processors to the server and its clients.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -13,11 +13,11 @@ pub(crate) struct CpuPlacement {
     pub(crate) client: usize,
 }
 
-/// The calling thread.
+/// Stands for the calling thread.
 const SELF: Pid = Pid::from_raw(0);
 
 impl CpuPlacement {
-    /// Chooses the processors, and moves this thread to its own.
+    /// Chooses the processors, and pins this thread to the one for clients.
     pub(crate) fn choose() -> Result<Self, BenchFailure> {
         let allowed = sched_getaffinity(SELF)?;
         let mut cpus = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false));
@@ -28,7 +28,8 @@ impl CpuPlacement {
         Ok(Self { server, client })
     }
 
-    /// Runs `act` with this thread on the server's processor. A process started by it inherits the affinity.
+    /// Runs `act` with this thread on the server's processor. A process started by `act` inherits the
+    /// affinity.
     pub(crate) fn on_server_cpu<T>(&self, act: impl FnOnce() -> T) -> Result<T, BenchFailure> {
         pin_to(self.server)?;
         let result = act();

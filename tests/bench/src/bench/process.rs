@@ -18,10 +18,10 @@ use crate::placement::CpuPlacement;
 
 const ENCKE: &str = "encke";
 
-/// Maximum time for a server to start listening, or to answer its admin API.
+/// Maximum time for a server to start listening, or to respond on its admin API.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Servers that can be measured. Ordered from the richest to the barest, which is the baseline of
+/// Servers that can be measured. Ordered from the most complete to the simplest, which is the baseline of
 /// comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -50,7 +50,7 @@ impl ServerKind {
     }
 }
 
-/// The binaries in the directory of this one.
+/// The binaries in the same directory as this one.
 #[derive(Debug)]
 pub(crate) struct BenchBinaries {
     directory: PathBuf,
@@ -70,8 +70,8 @@ impl BenchBinaries {
             .into())
     }
 
-    /// Builds a command for a program in that directory, or for an absolute path. All servers get the same
-    /// empty environment. The process is killed when it is dropped.
+    /// Builds a command for a program in that directory, or at an absolute path. All servers get the same
+    /// environment. The process is killed when it is dropped.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(self.directory.join(program));
         command
@@ -95,7 +95,7 @@ pub(crate) struct MeasuredServer {
 }
 
 impl MeasuredServer {
-    /// Starts a server as the plan says.
+    /// Starts a server with the settings of the plan.
     pub(crate) async fn start(
         kind: ServerKind,
         plan: &Plan,
@@ -151,7 +151,7 @@ impl MeasuredServer {
             "timers.workers=2".to_owned(),
             "log.level=warn".to_owned(),
         ];
-        // The user's settings come last, and so take precedence.
+        // Add the user's settings last, so that they take precedence.
         for setting in own.iter().chain(set) {
             command.args(["--set", setting]);
         }
@@ -178,7 +178,7 @@ impl MeasuredServer {
         Ok(self.child.kill().await?)
     }
 
-    /// Response of the admin API at `path`; `None` if the server has no admin API.
+    /// Returns the response of the admin API at `path`, or `None` if the server has no admin API.
     pub(crate) async fn query_admin(&self, path: &str) -> Result<Option<serde_json::Value>, BenchFailure> {
         let Some(address) = self.admin else { return Ok(None) };
         let admin = AdminClient::new(format!("http://{address}").parse()?, None);

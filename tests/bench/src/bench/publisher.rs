@@ -1,4 +1,4 @@
-//! The publishing client.
+//! The client that publishes.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -13,8 +13,8 @@ use crate::subscribers::CHANNEL;
 
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connection that publishes. Replies are read after everything is published: they are small, and the kernel
-/// buffers them until then.
+/// Connection that publishes. Replies may be read after all messages are published: they are small, and the
+/// kernel buffers them until then.
 #[derive(Debug)]
 pub(crate) struct BroadcastPublisher {
     connection: ClientConnection,

@@ -11,12 +11,13 @@ use nix::unistd::Pid;
 
 use crate::BenchFailure;
 
-/// CPU time of all threads, including ended ones, with nanosecond resolution.
+/// Returns the CPU time of all threads, including those that have exited, with nanosecond resolution.
 pub(crate) fn cpu_time(pid: i32) -> Result<Duration, BenchFailure> {
     Ok(Duration::from(clock_getcpuclockid(Pid::from_raw(pid))?.now()?))
 }
 
-/// Resident memory in bytes. `smaps_rollup` is exact to the page; `statm` may be off by 64 pages per CPU.
+/// Returns the resident memory in bytes. `smaps_rollup` is exact to the page; `statm` may be off by 64 pages
+/// per CPU.
 pub(crate) fn resident_bytes(pid: i32) -> Result<u64, BenchFailure> {
     let mappings = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let kilobytes =
@@ -28,11 +29,11 @@ pub(crate) fn resident_bytes(pid: i32) -> Result<u64, BenchFailure> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ThreadGroup {
     pub(crate) count: u32,
-    /// CPU time of the threads that still run.
+    /// CPU time of the threads that are still running.
     pub(crate) cpu: Duration,
 }
 
-/// All threads, by name.
+/// Returns all threads, by name.
 pub(crate) fn threads(pid: i32) -> Result<BTreeMap<String, ThreadGroup>, BenchFailure> {
     let mut threads = BTreeMap::<String, ThreadGroup>::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -50,7 +51,7 @@ pub(crate) fn threads(pid: i32) -> Result<BTreeMap<String, ThreadGroup>, BenchFa
     Ok(threads)
 }
 
-/// `None` if the thread has ended since it was listed.
+/// Reads a file of a thread. Returns `None` if the thread has exited since it was listed.
 fn read_task_file(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),

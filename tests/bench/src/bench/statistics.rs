@@ -10,7 +10,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` if there are no figures.
+    /// Computes the spread of the figures. Returns `None` for an empty sequence.
     pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut figures: Vec<f64> = figures.into_iter().collect();
         figures.sort_by(f64::total_cmp);
@@ -24,7 +24,8 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
-    /// The median with this many decimals, followed by the range unless minimum and maximum are equal.
+    /// Formats the median with this many decimals, followed by the range unless minimum and maximum are
+    /// equal.
     pub(crate) fn show(&self, decimals: usize) -> String {
         let Self { median, min, max } = self;
         if min == max {
@@ -34,8 +35,8 @@ impl Spread {
     }
 }
 
-/// The smallest figure that at least the fraction `quantile` of all figures does not exceed. The figures must
-/// be sorted.
+/// Returns the smallest figure that at least the fraction `quantile` of all figures does not exceed. The
+/// figures must be sorted.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 pub(crate) fn percentile(sorted: &[f64], quantile: f64) -> Option<f64> {
     let rank = (quantile * sorted.len() as f64).ceil() as usize;

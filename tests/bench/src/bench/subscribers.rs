@@ -1,4 +1,4 @@
-//! Messages that the clients received from one channel, and when.
+//! Records which messages the clients received from one channel, and when.
 
 use std::cell::{Cell, RefCell};
 
@@ -14,12 +14,12 @@ pub(crate) struct SubscriberTotals {
     pub(crate) commands: Vec<String>,
     reader: ChannelReader,
     pub(crate) subscribed: Cell<u32>,
-    /// Counts each message once per client.
+    /// Number of messages received, each counted once per client.
     pub(crate) received: Cell<u64>,
     pub(crate) duplicated: Cell<u64>,
-    /// Messages that arrived for the first time, but after a later one.
+    /// Number of messages that arrived for the first time after a later one.
     pub(crate) misordered: Cell<u64>,
-    /// Texts other than published messages: gaps, for example.
+    /// Number of texts other than published messages, such as gaps.
     pub(crate) other: Cell<u64>,
     /// When each message last arrived at a client for the first time, indexed by offset - 1.
     last: RefCell<Vec<Option<Instant>>>,
@@ -39,7 +39,8 @@ impl Default for SubscriberProgress {
 }
 
 impl SubscriberTotals {
-    /// Each client subscribes to `channels` channels; messages are published to the first.
+    /// Creates empty totals for clients that each subscribe to `channels` channels. Messages are published to
+    /// the first.
     pub(crate) fn of(messages: u32, channels: u32) -> Self {
         let command = |channel| format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#);
         let further = (1..channels).map(|number| command(format!("{CHANNEL}-{number}")));
@@ -55,7 +56,7 @@ impl SubscriberTotals {
         }
     }
 
-    /// When each message reached the last client, indexed by offset - 1.
+    /// Returns when each message reached the last client, indexed by offset - 1.
     pub(crate) fn last(&self) -> Vec<Option<Instant>> {
         self.last.borrow().clone()
     }
@@ -63,7 +64,7 @@ impl SubscriberTotals {
     /// Counts a text that one client received.
     ///
     /// # Errors
-    /// The code of the error, if the subscription was refused.
+    /// The code of the error, if the subscription was rejected.
     pub(crate) fn receive(&self, text: &str, progress: &mut SubscriberProgress) -> Result<(), String> {
         match self.reader.read(text) {
             Received::Message { offset, .. } => self.message(offset, progress),
@@ -102,7 +103,8 @@ fn increment(count: &Cell<u64>) {
 mod tests {
     use super::*;
 
-    /// Returns the counts of received, duplicated, misordered and other texts after these offsets.
+    /// Returns the counts of received, duplicated, misordered and other texts after messages with these
+    /// offsets.
     fn counts(offsets: &[u64]) -> [u64; 4] {
         let (subscribers, mut progress) = (SubscriberTotals::of(5, 1), SubscriberProgress::default());
         for offset in offsets {

@@ -1,5 +1,5 @@
-//! The bare control: one thread, epoll, and 24 bytes per connection. It costs what the kernel needs for
-//! heartbeats and a broadcast, and little more.
+//! The bare control: one thread, epoll, and 24 bytes per connection. It costs little more than the kernel's
+//! own work for heartbeats and a broadcast.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,7 +18,7 @@ use crate::messages::{self, ControlCommand, HELLO, PING_PAYLOAD};
 use crate::pinger::PingSchedule;
 use crate::socket::SEND_BUFFER;
 
-/// Bytes read at once, and the maximum length of a client's message.
+/// Maximum number of bytes per read, and maximum length of a client's message.
 const READ_BUFFER: usize = 16 * 1024;
 const EVENTS_PER_WAIT: usize = 256;
 const ACCEPTS_PER_EVENT: usize = 64;
@@ -31,9 +31,9 @@ struct BareServer {
     listener: TcpListener,
     pace: PingSchedule,
     connections: Slab<BareConnection>,
-    /// Keys of connections, by the batch in which they are pinged.
+    /// Keys of the connections, by the batch in which they are pinged.
     due: Vec<Vec<u32>>,
-    /// Batch to ping next.
+    /// Index of the batch to ping next.
     current: usize,
     added: usize,
     published: usize,
@@ -54,13 +54,13 @@ struct BareConnection {
 /// Partial input and output of a connection.
 #[derive(Debug, Default)]
 struct PartialIo {
-    /// Beginning of a request or frame.
+    /// Beginning of an incomplete request or frame.
     input: Vec<u8>,
-    /// Bytes that the kernel's send buffer had no room for.
+    /// Bytes that did not fit into the kernel's send buffer.
     output: Vec<u8>,
 }
 
-/// The connection is over, for any reason.
+/// Error after which the connection is closed.
 #[derive(Debug)]
 struct ConnectionOver;
 
@@ -152,13 +152,13 @@ impl BareServer {
         Ok(())
     }
 
-    /// Closing the socket also removes it from epoll.
+    /// Removes a connection. Closing its socket also removes it from epoll.
     fn remove(&mut self, key: usize) {
         let connection = self.connections.remove(key);
         self.due[connection.batch as usize].retain(|due| *due as usize != key);
     }
 
-    /// Reads once. Input that remains is reported by the next wait.
+    /// Reads once. The next wait reports input that remains.
     fn read(&mut self, key: usize, buffer: &mut [u8]) -> Result<(), ConnectionOver> {
         let connection = &mut self.connections[key];
         let earlier =
@@ -220,8 +220,8 @@ impl BareServer {
         self.connections[key].write(&encode_frame(TEXT, reply.as_bytes()), &self.epoll, key)
     }
 
-    /// A connection with a full output buffer misses the message. The next wait reports a connection that has
-    /// failed, and it is removed then.
+    /// Sends a message to all subscribers. A connection with a full output buffer misses the message. A
+    /// failed connection is reported by the next wait, and then removed.
     fn broadcast(&mut self, message: &[u8]) {
         for (key, connection) in &mut self.connections {
             if connection.subscribed {
@@ -257,7 +257,8 @@ impl BareServer {
 }
 
 impl BareConnection {
-    /// Bytes that the kernel has no room for are buffered until the socket is writable.
+    /// Sends bytes. Those that do not fit into the kernel's send buffer are kept until the socket is
+    /// writable.
     fn write(&mut self, bytes: &[u8], epoll: &OwnedFd, key: usize) -> Result<(), ConnectionOver> {
         let is_pending = self.partial.as_ref().is_some_and(|partial| !partial.output.is_empty());
         let written = if is_pending {

@@ -1,4 +1,4 @@
-//! Minimal WebSocket implementation for a server without fragmentation, extensions and checks.
+//! A minimal WebSocket implementation for a server, without fragmentation, extensions and checks.
 
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
@@ -6,10 +6,10 @@ pub(crate) const TEXT: u8 = 1;
 pub(crate) const CLOSE: u8 = 8;
 pub(crate) const PING: u8 = 9;
 
-/// More headers than loadgen's clients send.
+/// Maximum number of headers. loadgen's clients send fewer.
 const MAX_HEADERS: usize = 32;
 
-/// Invalid input, which ends the connection.
+/// Error for invalid input, after which the connection is closed.
 #[derive(Debug)]
 pub(crate) struct InvalidInput;
 
@@ -52,12 +52,12 @@ pub(crate) fn take_frame<'a>(input: &mut &'a mut [u8]) -> Result<Option<ClientFr
 fn payload_length(input: &[u8]) -> Result<Option<(usize, usize)>, InvalidInput> {
     let [first, second, rest @ ..] = input else { return Ok(None) };
     if first & 0xF0 != 0x80 || second & 0x80 == 0 {
-        // Fragmented, or not masked.
+        // The frame is fragmented or not masked.
         return Err(InvalidInput);
     }
     Ok(match second & 0x7F {
         126 => rest.first_chunk().map(|length| (usize::from(u16::from_be_bytes(*length)), 4)),
-        // Longer than the read buffer.
+        // The frame is longer than the read buffer.
         127 => return Err(InvalidInput),
         length => Some((length.into(), 2)),
     })
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// The example in RFC 6455, section 1.3.
+    /// Uses the example in RFC 6455, section 1.3.
     #[test]
     fn only_a_complete_request_is_answered() {
         let request =

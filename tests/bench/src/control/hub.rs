@@ -9,8 +9,8 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use crate::messages::{self, ControlCommand};
 use crate::pinger::ConnectionSignal;
 
-/// Messages are numbered from 1 and kept forever: there are few. A reader compares its cursor with
-/// `published`, and takes the lock only when there is a new message.
+/// Messages are numbered from 1 and never dropped, because there are few. A reader compares its cursor with
+/// `published`, and takes the lock only if there is a new message.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     published: AtomicUsize,
@@ -29,7 +29,7 @@ pub(crate) enum HubOutcome {
     Published {
         reply: String,
     },
-    /// Not a command that the control supports.
+    /// The text is not a command that the control supports.
     None,
 }
 
@@ -53,12 +53,13 @@ impl Hub {
         self.published.load(Ordering::Acquire)
     }
 
-    /// The message after the cursor.
+    /// Returns the message after the cursor.
     pub(crate) fn next(&self, cursor: usize) -> Option<Utf8Bytes> {
         self.messages.read().unwrap_or_else(PoisonError::into_inner).get(cursor).cloned()
     }
 
     /// Encodes the text once for all subscribers, wakes them, and drops those whose connections are closed.
+    /// Returns the message's offset.
     fn publish(&self, channel: &str, data: &RawValue) -> usize {
         let offset = {
             let mut messages = self.messages.write().unwrap_or_else(PoisonError::into_inner);

@@ -2,8 +2,8 @@
 //!
 //! By default the control consists of a bare hyper upgrade, a tuned tokio-tungstenite, one task per
 //! connection, pings from one thread, and one channel. With `--bare` it uses epoll instead of all these. It
-//! has no sessions, no timeouts, and no cursors that outlive a connection: what the server costs beyond this
-//! is the price of these features.
+//! has no sessions, no timeouts, and no cursors that outlive a connection: any higher cost of the server is
+//! the price of these features.
 
 mod bare;
 mod frames;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     match run(&ControlArgs::parse()) {
         Ok(never) => match never {},
         Err(error) => {
-            // If stderr is closed, the error cannot be reported.
+            // Ignore failures: if stderr is closed, the error cannot be reported.
             let _ = writeln!(io::stderr(), "control: {error}");
             ExitCode::FAILURE
         }
@@ -70,7 +70,7 @@ fn run(args: &ControlArgs) -> io::Result<std::convert::Infallible> {
         return bare::serve(listener, pace);
     }
     let pinger = Pinger::start(pace)?;
-    // Configured like the server's runtime.
+    // Configure the runtime like the server's.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().thread_name("control-io").enable_io().build()?;
     runtime.block_on(async { runtime.spawn(accept(listener, pinger)).await })?

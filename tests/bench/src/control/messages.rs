@@ -10,7 +10,7 @@ pub(crate) const HELLO: &str = concat!(
     r#""ping_interval_ms":10000,"pong_timeout_ms":5000,"reconnect_window_ms":120000}}"#,
 );
 
-/// The server puts a number here.
+/// Payload of a ping. The server sends a number instead.
 pub(crate) const PING_PAYLOAD: [u8; 8] = [0; 8];
 
 const EPOCH: &str = "AAAAAAAAAAAAAAAAAAAAAA";
@@ -43,7 +43,7 @@ struct PublishFields<'a> {
 }
 
 impl<'a> ControlCommand<'a> {
-    /// `None` if the text is neither of the two commands.
+    /// Parses a command. Returns `None` if the text is neither of the two.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         match serde_json::from_str(text).ok()? {
             CommandText { id, subscribe: Some(SubscribeFields { channel }), .. } => {
@@ -57,12 +57,12 @@ impl<'a> ControlCommand<'a> {
     }
 }
 
-/// The reply to `subscribe`.
+/// Formats the reply to a `subscribe`.
 pub(crate) fn subscribed(id: u64, channel: &str, offset: usize) -> String {
     format!(r#"{{"reply":{{"id":{id},"ok":{{"channel":"{channel}","epoch":"{EPOCH}","offset":{offset}}}}}}}"#)
 }
 
-/// The reply to `publish`.
+/// Formats the reply to a `publish`.
 pub(crate) fn published(id: u64, offset: usize) -> String {
     format!(r#"{{"reply":{{"id":{id},"ok":{{"offset":{offset},"epoch":"{EPOCH}"}}}}}}"#)
 }

@@ -35,10 +35,11 @@ impl ConnectionSignal {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a ping was requested since the last call. Registers the task to be woken by the next request.
+    /// Returns whether a ping was requested since the last call, and registers the task to be woken by the
+    /// next request.
     pub(crate) fn take_ping_request(&self, context: &Context<'_>) -> bool {
         self.waker.register(context.waker());
-        // Reads first, because most wake-ups are for a pong and need no write.
+        // Read first, because most wake-ups are caused by a pong and need no write.
         self.ping_requested.load(Ordering::Acquire) && self.ping_requested.swap(false, Ordering::AcqRel)
     }
 }
@@ -51,7 +52,7 @@ pub(crate) struct PingSchedule {
 }
 
 impl PingSchedule {
-    /// `None` if the interval is shorter than two batches.
+    /// Returns `None` if the interval is shorter than two batches.
     pub(crate) fn new(interval: Duration, batch: Duration) -> Option<Self> {
         let batches = usize::try_from(interval.as_nanos().checked_div(batch.as_nanos())?).ok()?;
         (batches >= 2).then_some(Self { batch, batches })
@@ -70,14 +71,14 @@ impl PingSchedule {
     }
 }
 
-/// Connections, by the batch in which they are pinged. Each list is locked by the thread that adds a
-/// connection, and by the pinger thread. A closed connection is dropped from its list when its batch is
+/// Connections, by the batch in which they are pinged. The threads that lock a list are the pinger thread,
+/// and one that adds a connection to it. A closed connection is dropped from its list when its batch is
 /// pinged.
 #[derive(Debug)]
 pub(crate) struct Pinger {
     pace: PingSchedule,
     due: Vec<Mutex<Vec<Arc<ConnectionSignal>>>>,
-    /// List to process next.
+    /// Index of the list to process next.
     current: AtomicUsize,
     added: AtomicUsize,
 }

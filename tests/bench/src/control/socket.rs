@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// The server's default.
+/// Same as the server's default.
 const BACKLOG: i32 = 4096;
 pub(crate) const SEND_BUFFER: usize = 64 * 1024;
 

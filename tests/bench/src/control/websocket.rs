@@ -23,7 +23,7 @@ use crate::messages::{HELLO, PING_PAYLOAD};
 use crate::pinger::{ConnectionSignal, Pinger};
 use crate::socket::SEND_BUFFER;
 
-/// As small as the server's.
+/// Same as the server's.
 const READ_BUFFER: usize = 256;
 
 /// Serves HTTP/1.1 on one connection until it is upgraded.
@@ -33,7 +33,7 @@ pub(crate) fn serve(socket: TcpStream, pinger: Arc<Pinger>, hub: Arc<Hub>) {
             let reply = upgrade(request, &pinger, &hub);
             async { Ok::<_, Infallible>(reply) }
         });
-        // Errors are ignored: the benchmark counts them at the client.
+        // Ignore errors: the benchmark counts them at the client.
         let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).with_upgrades().await;
     });
 }
@@ -46,15 +46,15 @@ fn upgrade(mut request: Request<Incoming>, pinger: &Arc<Pinger>, hub: &Arc<Hub>)
     };
     let upgrade = hyper::upgrade::on(&mut request);
     let (pinger, hub) = (Arc::clone(pinger), Arc::clone(hub));
-    // A task of its own, so that hyper's task ends with the upgrade and its buffers are freed.
+    // Use a separate task, so that hyper's task ends with the upgrade and its buffers are freed.
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
-        // Boxed, because a task permanently occupies the space of its largest state.
+        // Box the future, because a task permanently occupies the space of its largest state.
         let socket = Box::pin(websocket(upgraded)).await;
         let mut connection =
             HyperConnection { socket, bell: pinger.add(), hub, cursor: NOT_SUBSCRIBED, unflushed: false };
         drop(pinger);
-        // An error ends the connection. It is not reported.
+        // An error closes the connection, but is not reported.
         if connection.write(Message::text(HELLO)).is_ok() {
             let _ = poll_fn(|context| connection.poll(context)).await;
         }
@@ -62,8 +62,8 @@ fn upgrade(mut request: Request<Incoming>, pinger: &Arc<Pinger>, hub: &Arc<Hub>)
     reply
 }
 
-/// Frees hyper's read buffer. It takes 8 KB and is usually empty, since clients wait for the response before
-/// they send.
+/// Creates the WebSocket, and frees hyper's read buffer. The buffer takes 8 KB and is usually empty, because
+/// clients wait for the response before they send.
 async fn websocket(upgraded: Upgraded) -> WebSocketStream<TcpStream> {
     let parts =
         upgraded.downcast::<TokioIo<TcpStream>>().expect("the connection is served on a TokioIo<TcpStream>");
@@ -84,7 +84,7 @@ struct HyperConnection {
     socket: WebSocketStream<TcpStream>,
     bell: Arc<ConnectionSignal>,
     hub: Arc<Hub>,
-    /// Number of the hub's messages that were sent, or that precede the subscription.
+    /// Number of the hub's messages that were sent to the client or precede its subscription.
     cursor: usize,
     /// Whether tungstenite may still have unsent bytes.
     unflushed: bool,
@@ -117,7 +117,7 @@ impl HyperConnection {
         }
         loop {
             ready!(self.flush(context))?;
-            // One at a time: the next message is sent when the kernel has taken this one.
+            // Send one message at a time: the next one is sent when the kernel has accepted this one.
             while self.cursor < self.hub.published()
                 && let Some(text) = self.hub.next(self.cursor)
             {

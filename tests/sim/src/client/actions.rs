@@ -1,4 +1,4 @@
-//! Actions that clients take on their own.
+//! Random actions of clients: commands, acknowledgements, invalid input and connection faults.
 
 use encke_core::dialect::{Since, StartPosition};
 use rand::RngExt;
@@ -13,11 +13,11 @@ use crate::world::Simulation;
 
 const MAX_SNAPSHOTS: usize = 4;
 
-/// Maximum number of outgoing bytes at which a client still sends commands.
+/// Number of unsent bytes above which a client sends no more commands.
 pub(super) const MAX_OUTGOING: usize = 8192;
 
 impl Simulation {
-    /// Lets a client act, if `plan` is its latest plan.
+    /// Makes a client act, unless `plan` has been superseded by a later plan.
     pub(crate) fn act(&mut self, number: ClientNumber, plan: u32) {
         let client = &self.clients[number as usize];
         if client.plan != plan || client.has_left {
@@ -40,7 +40,7 @@ impl Simulation {
     fn plan_act(&mut self, number: ClientNumber) {
         let client = &mut self.clients[number as usize];
         if client.link.is_none() {
-            // Connecting was planned when the link was lost.
+            // The loss of the link has already planned a connection attempt.
             return;
         }
         let wait = client.rng.random_range(0..self.scenario.pause);
@@ -61,7 +61,7 @@ impl Simulation {
     fn act_beside_poll(&mut self, number: ClientNumber) {
         match self.clients[number as usize].rng.random_range(0..40) {
             27 => {
-                // The start of a request that is never completed.
+                // Send the start of a request that is never completed.
                 self.send_bytes(number, b"GET /poll");
             }
             28 => self.save_snapshot(number),
@@ -72,7 +72,7 @@ impl Simulation {
         }
     }
 
-    /// Sends a command in a request of its own.
+    /// Sends a random command in a separate request.
     pub(super) fn post_random_command(&mut self, number: ClientNumber) {
         match self.clients[number as usize].rng.random_range(0..40) {
             0..15 => self.toggle_subscription(number),
@@ -104,7 +104,7 @@ impl Simulation {
 
     fn toggle_subscription(&mut self, number: ClientNumber) {
         let client = &mut self.clients[number as usize];
-        // Requests may overtake each other, so the order would be unknown.
+        // Wait for the pending request: requests may overtake each other, so the order would be unknown.
         if client.posting.is_some() {
             return;
         }
@@ -112,10 +112,13 @@ impl Simulation {
         let is_beside = !client.link.as_ref().is_some_and(super::ClientLink::is_websocket);
         let Some(model) = &mut client.model else { return };
         let is_first = !model.has_subscribed(channel);
-        // Beside a poll, messages of an earlier subscription cannot be distinguished from those of this one.
+        // Without a WebSocket, commands are separate requests: messages from an earlier subscription to this
+        // channel could not be distinguished from messages of this one. Continue from a past offset only in
+        // the first subscription.
         let past = client.past[usize::from(channel)].clone().filter(|_| !is_beside || is_first);
         let begin = match past {
-            // The answer does not tell whether the server had already processed the unsubscribe.
+            // Use `last` only in the first subscription: in a later one, the reply does not say whether the
+            // server had already processed the unsubscribe.
             _ if is_first && client.rng.random_bool(0.3) => {
                 StartPosition::Newest(client.rng.random_range(0..12))
             }
@@ -178,7 +181,7 @@ impl Simulation {
         self.command(number, &command, PendingCommand::Other);
     }
 
-    /// Acknowledges the last seq, or an earlier one.
+    /// Acknowledges the last seq received, or an earlier one.
     fn acknowledge(&mut self, number: ClientNumber) {
         if !self.speaks_over_link(number) {
             return self.acknowledge_beside(number);
@@ -188,7 +191,8 @@ impl Simulation {
         let Some(link) = &mut client.link else { return };
         let read = link.read.unwrap_or_default();
         let seq = if client.rng.random_bool(0.8) { read } else { client.rng.random_range(0..=read) };
-        // After going back, it must not acknowledge what it has lost.
+        // A client that went back to an earlier state must not acknowledge messages received after that
+        // state.
         if seq <= model.highest {
             frames::write(TEXT, format!("{{\"ack\":{{\"seq\":{seq}}}}}").as_bytes(), &mut link.outgoing);
             let connection = link.connection;
@@ -203,7 +207,7 @@ impl Simulation {
         self.post(number, &format!("\"ack\":{{\"seq\":{seq}}}"), PendingCommand::Other, 0);
     }
 
-    /// Returns whether the client sends commands on its connection, not beside it.
+    /// Returns whether the client sends commands on its connection, rather than in separate requests.
     fn speaks_over_link(&self, number: ClientNumber) -> bool {
         self.clients[number as usize].link.as_ref().is_some_and(super::ClientLink::is_websocket)
     }
@@ -303,7 +307,7 @@ impl Simulation {
         self.command(number, "\"close\":{}", PendingCommand::Other);
     }
 
-    /// Causes a fault of the client's connection.
+    /// Injects a random fault into the client's connection.
     pub(super) fn inject_connection_fault(&mut self, number: ClientNumber) {
         let faults = self.faults_now();
         let which = [Fault::Cut, Fault::HalfOpen, Fault::Leave, Fault::TakeOver];
@@ -331,7 +335,7 @@ impl Simulation {
                 self.lose_link(number);
                 self.plan_to_connect(number);
             }
-            // A take-over: abandons the old connection.
+            // A take-over abandons the old connection.
             _ => {
                 let ignores_input = self.clients[number as usize].rng.random_bool(0.2);
                 self.connection_mut(connection).expect("an open connection").ignores_input = ignores_input;

@@ -1,4 +1,4 @@
-//! How clients connect and resume, and how they lose connections.
+//! Connection setup, resumption and loss, from the client's side.
 
 use rand::RngExt;
 
@@ -10,7 +10,7 @@ use crate::truth::channel_name;
 use crate::world::Simulation;
 
 impl Simulation {
-    /// Connects a client. An older connection is abandoned.
+    /// Connects a client, and abandons its older connection.
     pub(crate) fn connect(&mut self, number: ClientNumber) {
         if self.clients[number as usize].bayeux.is_some() {
             return self.continue_with_bayeux(number);
@@ -87,7 +87,7 @@ impl Simulation {
         }
     }
 
-    /// Chooses the session and the seq that the client sends.
+    /// Chooses the session and the seq that the client sends to resume.
     fn offer(
         client: &mut super::SimClient,
         faults: crate::fault::Faults,
@@ -107,7 +107,7 @@ impl Simulation {
             counts.count(Fault::OldSeq);
         }
         let model = client.model.as_mut().expect("it resumes a session");
-        // An event stream cannot be acknowledged, so its ring wraps.
+        // An event stream cannot acknowledge messages, so its ring wraps.
         model.gaps_allowed |= carrier == Carrier::Events;
         let mut seq = Some(model.highest);
         if faults.allows(Fault::NoSeq) && !model.must_tell_seq && client.rng.random_bool(0.2) {
@@ -133,8 +133,8 @@ impl Simulation {
         let connection = link.connection;
         let mut last_event_id = resume.as_ref().zip(seq).map(|(resume, seq)| format!("{resume}:{seq}"));
         let mut channel = self.scenario.any_log(&mut client.rng);
-        // Like an EventSource: uses the URL of the first connection and the last event id, if the client is
-        // still where its last stream ended.
+        // Imitate an EventSource: use the URL of the first connection and the last event id, if the client is
+        // still at the position at which its last stream ended.
         if let (Some((url, id)), Some(old)) =
             (client.model.as_ref().and_then(|model| model.stream.clone()), &last_event_id)
             && let Some(position) = id.strip_prefix(&format!("{old};"))
@@ -161,7 +161,7 @@ impl Simulation {
         let client = &mut self.clients[number as usize];
         let offer = client.link.as_mut().and_then(|link| link.offer.take());
         match (status, offer) {
-            // Overloaded or draining: it will reconnect with its state.
+            // The server is overloaded or draining. The client will reconnect with its state.
             (200, _) => {}
             (410, Some(offer)) => {
                 self.check_session_may_be_lost(&offer.session, offer.is_future);
@@ -188,7 +188,7 @@ impl Simulation {
         self.consider(connection);
     }
 
-    /// Plans the next connection, which may be too late for the session.
+    /// Plans the next connection attempt, which may be too late to resume the session.
     pub(crate) fn plan_to_connect(&mut self, number: ClientNumber) {
         let window = crate::scenario::nanos(self.scenario.config.session.reconnect_window);
         let client = &mut self.clients[number as usize];

@@ -1,25 +1,25 @@
-//! Messages that arrive by a poll before the answer to the subscribe request sent beside it.
+//! Messages that arrive in the answer to a poll before the reply to a subscribe sent while the poll was held.
 //!
 //! The start of the subscription is not known yet, so everything needed to check a message later is recorded
 //! when it arrives.
 
 use super::session_model::ChannelPosition;
 
-/// Input of a channel that arrived before the answer to its subscribe.
+/// Input of a channel that arrived before the reply to its subscribe.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EarlyInput {
     Message(EarlyMessage),
     Gap,
 }
 
-/// A message, with the client's knowledge at its arrival.
+/// A message, with the client's knowledge at the time of arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EarlyMessage {
     pub(super) offset: u64,
     pub(super) number: u64,
-    /// All messages of the log between this offset and the message were known.
+    /// First offset of the known messages that directly precede this one.
     pub(super) known_from: u64,
-    /// No other subscription had delivered the message.
+    /// Whether no other subscription had delivered the message.
     pub(super) is_new: bool,
 }
 
@@ -33,11 +33,11 @@ impl EarlyInput {
 }
 
 impl EarlyMessage {
-    /// Checks the message when the answer has arrived: `place` is the client's position at the arrival of the
-    /// message.
+    /// Checks the message once the reply to the subscribe has arrived, and advances `position`, which is the
+    /// client's position before the message.
     pub(super) fn came_at(self, position: &mut ChannelPosition) -> Result<(), String> {
         let Self { offset, known_from, is_new, .. } = self;
-        // Belongs to an earlier subscription.
+        // The message belongs to an earlier subscription.
         if offset <= position.start_offset {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Parses a response of server-sent events: the head, then events.
+//! Parser for responses with server-sent events.
 
 /// A server-sent event.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Frames of RFC 6455: writes masked frames, parses the server's.
+//! WebSocket frames (RFC 6455): writes the client's masked frames, and parses the server's frames.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,8 @@ pub(crate) const PONG: u8 = 0xA;
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 
-/// A constant suffices: the attack that masking prevents does not exist in this simulation.
+/// Masking key. A constant suffices, because the attack that masking prevents does not exist in this
+/// simulation.
 const MASK: [u8; 4] = [0x37, 0xFA, 0x21, 0x3D];
 
 /// Appends an unfragmented, masked frame.

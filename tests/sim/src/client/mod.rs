@@ -1,4 +1,5 @@
-//! Clients: perfect models of a correct client, with faults that the scenario chooses.
+//! Simulated clients. They behave correctly, apart from the faults chosen by the scenario, and check
+//! everything they receive.
 
 mod actions;
 mod bayeux;
@@ -27,30 +28,29 @@ pub(crate) use polling::PollRequest;
 pub(crate) use posts::Post;
 pub(crate) use session_model::{ChannelSubscription, SessionModel};
 
-/// Epoch and offset of the last message that a client has of a channel.
+/// Epoch and offset of the last message that a client has received from a channel.
 type LastMessage = (String, u64);
 
-/// A client.
 #[derive(Debug)]
 pub(crate) struct SimClient {
     pub(crate) rng: SmallRng,
     pub(crate) address: IpAddr,
-    /// State of its session, if it has one that it may resume.
+    /// State of the session that the client may resume, if any.
     pub(crate) model: Option<SessionModel>,
-    /// State of a Bayeux client. Such a client does not use the fields of the JSON dialect.
+    /// State of a Bayeux client. Such a client does not use the fields for the JSON dialect.
     pub(crate) bayeux: Option<Box<Bayeux>>,
-    /// Earlier states that it may go back to.
+    /// Earlier states to which the client may go back.
     snapshots: Vec<SessionModel>,
-    /// Last message of each channel in its former sessions.
+    /// Last message received from each channel in former sessions.
     past: Vec<Option<LastMessage>>,
     pub(crate) link: Option<ClientLink>,
-    /// Its latest connection was a poll.
+    /// Whether the latest connection was a poll.
     pub(crate) polls: bool,
-    /// Its request with commands that has no answer yet.
+    /// Request with commands that has not been answered.
     posting: Option<PostNumber>,
-    /// Number of its latest plan; earlier plans are void.
+    /// Number of the latest plan; earlier plans are void.
     pub(crate) plan: u32,
-    /// It has left for good.
+    /// Whether the client has left for good.
     pub(crate) has_left: bool,
 }
 
@@ -66,50 +66,51 @@ pub(crate) enum Carrier {
     BayeuxSocket,
 }
 
-/// A connection, as its client sees it.
+/// A connection, from the client's perspective.
 #[derive(Debug)]
 pub(crate) struct ClientLink {
     pub(crate) connection: ConnectionNumber,
     pub(crate) carrier: Carrier,
-    /// Bytes read from the kernel and not parsed yet.
+    /// Bytes received and not yet parsed.
     incoming: Vec<u8>,
     /// Bytes that the kernel has not accepted yet.
     pub(crate) outgoing: VecDeque<u8>,
-    /// The head of the response was parsed, or the transport has no head.
+    /// Whether the head of the response was parsed. `true` for transports without a head.
     head_read: bool,
     /// Channel in the URL of an event stream, or of a poll that opens a session.
     channel: Option<u8>,
     /// Id of the last event, until it is processed.
     event_id: Option<String>,
-    /// Position in that channel that it sent when connecting.
+    /// Position in that channel that the client sent when connecting.
     offered: Option<String>,
-    /// It has received its session.
+    /// Whether the server has confirmed the session on this connection.
     pub(crate) greeted: bool,
-    /// Last seq on this connection, if the start is known.
+    /// Last seq received on this connection. `None` before the first one, if the start is unknown.
     read: Option<u64>,
     offer: Option<ResumeOffer>,
     pending_commands: VecDeque<(u64, PendingCommand)>,
     next_id: u64,
-    /// It reads nothing before this time.
+    /// Time until which the client reads nothing.
     pub(crate) paused_until: u64,
-    /// It reads this many bytes at a time, and then waits for this many nanoseconds.
+    /// Number of bytes that the client reads at a time, and nanoseconds that it waits after each read.
+    /// `None`: no limit.
     pub(crate) read_chunks: Option<(usize, u64)>,
-    /// It does not answer pings.
+    /// Whether the client leaves pings unanswered.
     pub(crate) ignores_pings: bool,
-    /// It answers pings late.
+    /// Whether the client may answer pings late.
     pub(crate) is_late: bool,
 }
 
-/// Session and seq that it sent when connecting.
+/// Session and seq that a client sends to resume.
 #[derive(Clone, Debug)]
 struct ResumeOffer {
     session: String,
     seq: Option<u64>,
-    /// The seq was never sent.
+    /// Whether the server has never sent the seq.
     is_future: bool,
 }
 
-/// A command without an answer yet.
+/// A command that has no reply yet.
 #[derive(Debug)]
 enum PendingCommand {
     Subscribe { channel: u8, begin: StartPosition<'static> },
@@ -137,7 +138,7 @@ impl SimClient {
         }
     }
 
-    /// Records the position of its event stream, which an EventSource would send when it reconnects.
+    /// Records the position of the event stream, which an EventSource would send when it reconnects.
     fn note_event_id(&mut self) {
         if let (Some(link), Some(model)) = (&mut self.link, &mut self.model)
             && let (Some(channel), Some(id)) = (link.channel, link.event_id.take())
@@ -146,7 +147,7 @@ impl SimClient {
         }
     }
 
-    /// Gives up its session, but remembers its positions in the channels.
+    /// Abandons the session, but remembers the client's positions in the channels.
     fn forget_session(&mut self) {
         self.snapshots.clear();
         let Some(model) = self.model.take() else { return };
@@ -157,12 +158,12 @@ impl SimClient {
         }
     }
 
-    /// Returns whether this is its current connection.
+    /// Returns whether this is the client's current connection.
     pub(crate) fn is_linked_by(&self, connection: ConnectionNumber) -> bool {
         self.link.as_ref().is_some_and(|link| link.connection == connection)
     }
 
-    /// Session that it may resume.
+    /// Returns the id of the session that the client may resume.
     pub(crate) fn session(&self) -> Option<&str> {
         match &self.bayeux {
             Some(bayeux) => bayeux.model.as_ref().map(|model| &*model.session),
@@ -170,7 +171,7 @@ impl SimClient {
         }
     }
 
-    /// Drops its connection.
+    /// Drops the client's connection.
     pub(crate) fn unlink(&mut self) {
         let carrier = self.link.take().map(|link| link.carrier);
         if let Some(bayeux) = &mut self.bayeux {
@@ -180,7 +181,8 @@ impl SimClient {
                 bayeux.lose_answer();
             }
         }
-        // A polling client receives replies beside the connection, so pending commands are not affected.
+        // A polling client receives replies in separate responses, so the loss of a poll does not affect
+        // pending commands.
         let is_poll = carrier == Some(Carrier::Poll);
         if let Some(model) = self.model.as_mut().filter(|_| !is_poll) {
             model.disconnected();
@@ -220,7 +222,7 @@ impl ClientLink {
         matches!(self.carrier, Carrier::Poll | Carrier::Connect)
     }
 
-    /// Returns whether it has processed everything received, and reads without delay.
+    /// Returns whether the client has processed everything received, and reads without delay.
     pub(crate) fn is_attentive(&self, now: u64) -> bool {
         self.greeted && self.incoming.is_empty() && self.paused_until <= now && self.read_chunks.is_none()
     }

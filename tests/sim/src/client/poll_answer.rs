@@ -1,4 +1,4 @@
-//! Parses answers of long-polling.
+//! Parser for the answers to polls.
 
 /// A complete answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -7,7 +7,8 @@ pub(crate) struct PollAnswer<'a> {
     pub(crate) body: &'a str,
 }
 
-/// Parses the answer in `bytes`. `None` if it is incomplete. A request has exactly one answer.
+/// Parses the answer in `bytes`. Returns `None` if it is incomplete, and an error if more bytes follow: a
+/// request has exactly one answer.
 pub(crate) fn read(bytes: &[u8]) -> Result<Option<PollAnswer<'_>>, String> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&bytes[..end]).map_err(|error| error.to_string())?;

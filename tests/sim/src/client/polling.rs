@@ -1,4 +1,5 @@
-//! Long-polling clients: one request after another, each held until there is something to answer.
+//! Long-polling clients: they send one request after another, each of which the server holds until it has
+//! something to send.
 
 use encke_server::simulation::{ConnectRequest, HeldPoll};
 use rand::RngExt;
@@ -13,7 +14,7 @@ use crate::world::Simulation;
 /// Pause of a client after its poll was superseded.
 const SUPERSEDED_PAUSE: u64 = SECOND;
 
-/// A poll in transit or held.
+/// A poll in transit to the server.
 #[derive(Clone, Debug)]
 pub(crate) struct PollRequest {
     target: String,
@@ -21,7 +22,7 @@ pub(crate) struct PollRequest {
     /// Channel of a poll that opens a session.
     channel: Option<u8>,
     offer: Option<ResumeOffer>,
-    /// It sends `Connection: close`.
+    /// Whether the request contains `Connection: close`.
     is_last: bool,
 }
 
@@ -34,7 +35,7 @@ impl PollRequest {
 }
 
 impl Simulation {
-    /// Sends the client's next poll. While it is in transit, others may overtake it.
+    /// Sends the client's next poll. While it is in transit, later requests may overtake it.
     pub(super) fn request_poll(&mut self, number: ClientNumber, resume: Option<String>, seq: Option<u64>) {
         let channels = self.scenario.channels;
         let client = &mut self.clients[number as usize];
@@ -116,7 +117,7 @@ impl Simulation {
         }
     }
 
-    /// Processes the answer, if it is complete.
+    /// Processes the answer to the current poll, if it is complete.
     pub(super) fn process_poll_answer(&mut self, number: ClientNumber, connection: ConnectionNumber) {
         let Some(link) = self.clients[number as usize].link.as_ref() else { return };
         if link.incoming.is_empty() {
@@ -165,21 +166,21 @@ impl Simulation {
         self.end_poll(number, connection, SUPERSEDED_PAUSE);
     }
 
-    /// Ends the poll and plans the next.
+    /// Ends the current poll and plans the next one.
     pub(super) fn end_poll(&mut self, number: ClientNumber, connection: ConnectionNumber, pause: u64) {
         self.lose_link(number);
         self.plan_to_act(number, pause);
         self.consider(connection);
     }
 
-    /// Sends a command between two polls.
+    /// Sends a command between polls.
     fn post_between_polls(&mut self, number: ClientNumber) {
         self.lose_link(number);
         self.post_random_command(number);
     }
 
-    /// Pause before the next poll: usually short, sometimes long enough to miss the poll gap or the reconnect
-    /// window.
+    /// Returns the pause before the next poll: usually short, sometimes long enough to miss the poll gap or
+    /// the reconnect window.
     pub(super) fn pause_between_polls(&mut self, number: ClientNumber) -> u64 {
         let gap = nanos(self.scenario.config.session.poll_gap);
         let window = nanos(self.scenario.config.session.reconnect_window);
@@ -190,7 +191,7 @@ impl Simulation {
             0..14 => rng.random_range(0..(gap / 100).max(2)),
             14..18 => rng.random_range(0..gap),
             18 => gap.saturating_sub(1) + rng.random_range(0..4 * self.scenario.tick()),
-            // About as long as the session may live.
+            // Resume at about the end of the reconnect window.
             _ => (window + 4 * self.scenario.tick())
                 .saturating_sub(rng.random_range(0..8 * self.scenario.tick())),
         }

@@ -1,4 +1,4 @@
-//! Commands in requests of their own: beside a poll or an event stream, and between polls.
+//! Commands in separate requests, sent while a poll or an event stream is open, or between polls.
 
 use encke_core::dialect::json::ServerMessage;
 use encke_server::simulation::HttpResponse;
@@ -23,11 +23,11 @@ pub(crate) struct Post {
     pending_commands: Vec<(u64, PendingCommand)>,
     /// Command of a Bayeux client.
     command: Option<BayeuxCommand>,
-    /// Latency of the request, and of its answer, in nanoseconds.
+    /// Latency of the request, and of the response, in nanoseconds.
     latency: u64,
     task: Option<TaskId>,
     answer: Option<HttpResponse>,
-    /// Bit set of the channels it publishes to.
+    /// Bit set of the channels to which the request publishes.
     pub(crate) published_to: u8,
 }
 
@@ -43,7 +43,7 @@ impl Post {
 }
 
 impl Simulation {
-    /// Sends a command in a request of its own, unless another one is pending: requests may overtake each
+    /// Sends a command in a separate request, unless another one is pending: requests may overtake each
     /// other.
     pub(super) fn post(
         &mut self,
@@ -117,7 +117,7 @@ impl Simulation {
         self.send_post(one, is_lost.then_some(lost_after));
     }
 
-    /// Sends a Bayeux command in a request of its own, unless another one is pending.
+    /// Sends a Bayeux command in a separate request, unless another one is pending.
     pub(super) fn send_by_request(
         &mut self,
         number: ClientNumber,
@@ -193,7 +193,7 @@ impl Simulation {
         }
     }
 
-    /// Handles the server's answer to a request.
+    /// Handles the server's response to a request.
     pub(crate) fn record_post_answer(&mut self, number: PostNumber, answer: HttpResponse) {
         let Some(post) = self.posts[number as usize].as_deref_mut() else { return };
         if let Some(command) = &mut post.command {
@@ -211,13 +211,13 @@ impl Simulation {
             PendingCommand::Other => None,
         };
         let followed: Vec<u8> = post.pending_commands.iter().filter_map(followed).collect();
-        // If the command started a new epoch, it must be recorded before the client reads messages of the
-        // former one that are in transit.
+        // Record a new epoch that the command may have started, before the client reads messages of the
+        // former epoch that are still in transit.
         followed.into_iter().for_each(|log| self.record_published(log));
         self.now_or_after(latency, Action::Reply(number));
     }
 
-    /// Loses the connection of a request. Its commands may have been executed.
+    /// Breaks the connection of a request. Its commands may have been executed.
     pub(crate) fn lose_post(&mut self, number: PostNumber) {
         let Some(post) = self.posts[number as usize].take() else { return };
         self.fault_counts.count(Fault::Cut);
@@ -236,7 +236,7 @@ impl Simulation {
         }
     }
 
-    /// Lets the client read the answer to its commands.
+    /// Lets the client read the response to its commands.
     pub(crate) fn receive_post_answer(&mut self, number: PostNumber) {
         let Some(post) = self.posts[number as usize].take() else { return };
         let Post { client, session, pending_commands, answer, command, .. } = *post;

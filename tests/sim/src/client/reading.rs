@@ -1,4 +1,4 @@
-//! Processing of what clients receive, with checks and responses.
+//! Processing and checking of everything that clients receive.
 
 use encke_core::dialect::json::{Hello, Reply, ReplyData, ReplyOutcome, ServerMessage};
 use rand::RngExt;
@@ -12,7 +12,7 @@ use crate::schedule::{Action, ClientNumber, ConnectionNumber};
 use crate::truth::{channel_name, channel_of, number_in};
 use crate::world::Simulation;
 
-/// One item received by a client.
+/// An item parsed from a client's input.
 enum ReceivedItem {
     Text(String),
     Ping(u64),
@@ -21,7 +21,7 @@ enum ReceivedItem {
 }
 
 impl Simulation {
-    /// Reads bytes for a client, as many as it wants.
+    /// Reads as many bytes as the client wants, and processes them.
     pub(crate) fn read(&mut self, number: ConnectionNumber) {
         let Some(connection) = self.connection(number) else { return };
         let (client_number, wire) = (connection.client, connection.wire.clone());
@@ -140,7 +140,7 @@ impl Simulation {
                     model.gap(&gap, channel, first, truth)
                 });
             }
-            // The client leaves after a goaway, whatever it received before.
+            // After a goaway, the client leaves regardless of what it has received.
             ServerMessage::Goaway(_) => self.leave_event_stream(client),
             ServerMessage::Subscribed(begun) => {
                 self.violate("wire", format!("subscribed to {} without a request", begun.channel));
@@ -170,13 +170,14 @@ impl Simulation {
         let (Some(link), Some(model)) = (&mut it.link, &mut it.model) else {
             return self.violate("wire", format!("client {client} reads seq {seq} before its hello"));
         };
-        // A poll without a seq repeats what the client may not have received.
+        // The answer to a poll without a seq may repeat messages, because the server does not know which ones
+        // the client has received.
         let is_wrong = match link.read {
             Some(read) => seq <= read || is_message && seq != read + 1 && !model.gaps_allowed,
             None => is_message && seq > model.highest + 1 && !model.gaps_allowed,
         };
-        // Gaps stand for messages that the ring has forgotten, but not for those of channels that the client
-        // has left: seqs may be skipped for these.
+        // A gap may skip seqs: it stands for messages that have left the ring, but not for messages of
+        // channels from which the client has unsubscribed.
         if is_wrong {
             let read = link.read;
             return self.violate("seqs", format!("client {client} reads seq {seq} after {read:?}"));
@@ -196,8 +197,8 @@ impl Simulation {
         link.read = Some(hello.seq);
         let number = link.connection;
         let (offer, carrier) = (link.offer.take(), link.carrier);
-        // For an event stream: its channel, the start according to the id of the hello, and the client's
-        // position.
+        // For an event stream, take its channel, its start according to the event id of the hello, and the
+        // position that the client sent.
         let polled = link.channel.filter(|_| carrier == Carrier::Poll);
         let stream = link.channel.zip(link.event_id.as_ref()).map(|(channel, id)| {
             let position = id.split_once(';').map_or("", |(_, position)| position);
@@ -209,9 +210,9 @@ impl Simulation {
                     model.must_tell_seq = false;
                     model.highest
                 });
-                // The hello may skip messages of channels that the client has left, if the ring has forgotten
-                // them. With Redis, it may also skip when a new epoch continues a former one; the missing
-                // messages are then reported as a gap.
+                // The seq of the hello may skip messages of channels from which the client has unsubscribed,
+                // if they have left the ring. With Redis, it may also skip messages when a new epoch
+                // continues a former one; these are reported as a gap.
                 let may_skip = self.scenario.redis;
                 let may_continue = offer.seq.map_or(hello.seq <= had || may_skip, |seq| seq <= hello.seq);
                 if hello.session != offer.session || !may_continue || offer.is_future {
@@ -266,7 +267,7 @@ impl Simulation {
         self.receive_command_reply(client, None, pending, reply.outcome);
     }
 
-    /// Processes the answer to a command. `session` is set if the command was sent beside the connection.
+    /// Processes the reply to a command. `session` is set if the command was sent in a separate request.
     pub(super) fn receive_command_reply(
         &mut self,
         client: ClientNumber,
@@ -347,7 +348,7 @@ impl Simulation {
         self.plan_to_connect(client);
     }
 
-    /// After a goaway, the client ends an event stream. A WebSocket is closed by the server.
+    /// Closes an event stream after a goaway. A WebSocket is closed by the server.
     fn leave_event_stream(&mut self, client: ClientNumber) {
         let link = self.clients[client as usize].link.as_ref();
         if link.is_some_and(|link| !link.is_websocket()) {
@@ -357,7 +358,7 @@ impl Simulation {
     }
 }
 
-/// Parses the next complete item that was read.
+/// Parses the next complete item of the bytes received.
 fn next_item(link: &mut super::ClientLink) -> Result<Option<ReceivedItem>, String> {
     let (heard, taken) = if link.is_websocket() {
         let Some((frame, taken)) = frames::read(&link.incoming)? else { return Ok(None) };

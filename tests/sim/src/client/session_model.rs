@@ -1,7 +1,7 @@
-//! State of a client's session: what the client has received, and what was reported as missing.
+//! Model of a client's session: what the client has received, and what was reported as missing.
 //!
-//! Everything that the server sends is checked against what it may send. A client may save a copy and go back
-//! to it.
+//! Everything that the server sends is checked against this model. A client may save a copy and go back to
+//! it.
 
 mod subscribed;
 
@@ -13,7 +13,7 @@ use super::early_input::{EarlyInput, EarlyMessage};
 use crate::truth::{LOGS, Truth};
 pub(super) use subscribed::Subscribed;
 
-/// Number of latest seqs whose content is remembered.
+/// Number of recent seqs whose content is remembered.
 const REMEMBERED: usize = 256;
 
 /// Content of a seq.
@@ -31,16 +31,16 @@ pub(crate) struct ChannelPosition {
     pub(super) start_offset: u64,
     /// Seq after which the subscription starts; earlier seqs belong to an earlier subscription.
     start_seq: u64,
-    /// Messages up to this offset were requested explicitly, so another subscription may have delivered them
-    /// already.
+    /// Offset of the last message that was requested explicitly. Another subscription may have delivered it,
+    /// and earlier ones, already.
     pub(super) requested_up_to: u64,
-    /// The subscribe was sent beside the connection. Messages of an earlier subscription, in another epoch,
-    /// may still arrive.
+    /// Whether the subscribe was sent in a separate request. If so, messages of an earlier subscription, in
+    /// another epoch, may still arrive.
     was_sent_beside: bool,
-    /// The epoch was not announced, but inferred from the messages received.
+    /// Whether the epoch was inferred from the messages received, rather than announced by the server.
     is_epoch_inferred: bool,
-    /// The client has every message up to this offset, or its loss was reported. The next ones may have come
-    /// by another subscription.
+    /// Offset of the last message in sequence: all messages up to it were received or reported as missing.
+    /// Later ones may have arrived by another subscription.
     pub(crate) up_to: u64,
 }
 
@@ -50,11 +50,11 @@ pub(crate) enum ChannelSubscription {
     /// Not subscribed. Messages that still arrive are ignored.
     #[default]
     Inactive,
-    /// Subscribe sent, not answered.
+    /// The subscribe was sent and has no reply yet.
     Requested,
-    /// Unknown position: the connection was lost while the subscribe was pending.
+    /// The position is unknown, for example because the connection was lost while the subscribe was pending.
     Unknown,
-    /// The first message determines the position: the session was opened by a poll for this channel, or a new
+    /// The next message determines the position: the session was opened by a poll for this channel, or a new
     /// epoch, given here, continues a former one.
     AtNextMessage(Option<String>),
     Active(ChannelPosition),
@@ -68,22 +68,22 @@ pub(crate) struct SessionModel {
     /// The highest seq received.
     pub(crate) highest: u64,
     pub(crate) channels: Vec<ChannelSubscription>,
-    /// Channel in the URL of its last stream, and the id of the last event.
+    /// Channel in the URL of the last event stream, and the id of its last event.
     pub(crate) stream: Option<(u8, String)>,
     recent: VecDeque<(u64, SeqContent)>,
     /// Numbers of all messages received or reported as missing.
     known: BTreeSet<u64>,
     /// Numbers of all messages received.
     received: BTreeSet<u64>,
-    /// Input of channels whose subscribe was sent beside a poll and is not answered.
+    /// Input of channels whose subscribe was sent in a separate request and has no reply yet.
     early: Vec<(u8, EarlyInput)>,
     /// Bit set of the channels ever subscribed to.
     ever_subscribed: u16,
-    /// Gaps are allowed although the log still contains the messages.
+    /// Whether gaps are allowed even if the log still contains the messages.
     pub(crate) gaps_allowed: bool,
-    /// The client went back to an earlier state, after it had acknowledged more.
+    /// Whether the client went back to an earlier state, after it had acknowledged later messages.
     pub(crate) has_gone_back: bool,
-    /// The client went back to an earlier state, and the server may not know. It must send its seq.
+    /// Whether the client must send its seq: it went back to an earlier state, and the server may not know.
     pub(crate) must_tell_seq: bool,
 }
 
@@ -151,7 +151,7 @@ impl SessionModel {
         };
     }
 
-    /// Processes a message. Returns a description of a violation.
+    /// Processes a message. An error describes the violation.
     pub(crate) fn message(
         &mut self,
         seq: u64,
@@ -175,7 +175,8 @@ impl SessionModel {
             let ChannelSubscription::AtNextMessage(told) = std::mem::take(subscription) else {
                 unreachable!("checked above")
             };
-            // When an answer is read, the channel may have a new epoch already.
+            // Look for the epoch that contains the message: by the time an answer is read, the channel may
+            // already have a new one.
             let (is_epoch_inferred, start_offset) = (told.is_none(), offset - 1);
             let epoch =
                 told.unwrap_or_else(|| truth.channel(channel).epoch_containing(offset, number).to_owned());
@@ -194,14 +195,14 @@ impl SessionModel {
             return Ok(());
         };
         let known = truth.channel(channel);
-        // A message sent again belongs to the epoch in which it was first sent.
+        // A repeated message belongs to the epoch in which it was first sent.
         let is_of_former_one = position.was_sent_beside
             && known.is_in_earlier_epoch(&position.epoch, offset, number)
             || seq <= position.start_seq && known.is_in_other_epoch(&position.epoch, offset, number);
         if is_of_former_one {
             return Ok(());
         }
-        // A message that both epochs contain may have been sent in either.
+        // A message contained in both epochs may have been sent in either.
         let is_of_former = known.former_message(&position.epoch, offset) == Some(number);
         let is_of_present = known.message(offset) == Some(number);
         if fresh && known.may_continue_as(&position.epoch, &known.epoch) && is_of_present && !is_of_former {
@@ -212,8 +213,8 @@ impl SessionModel {
                         "message {offset} of channel {channel} arrived at {position:?}, which the new epoch does not continue"
                     ));
                 }
-                // The client had acknowledged the gap that reported this, so it is not sent again. The server
-                // reports that later, when it sends the ring.
+                // The client had already acknowledged the gap that reported the missing messages, so this gap
+                // is not sent again. The server reports the loss later, when it sends the ring.
                 (position.start_offset, position.start_seq) = (offset - 1, seq - 1);
                 (position.requested_up_to, position.up_to) = (offset - 1, offset - 1);
             }
@@ -221,7 +222,7 @@ impl SessionModel {
             position.is_epoch_inferred = true;
         }
         if fresh && position.is_epoch_inferred && known.message_of(&position.epoch, offset) != Some(number) {
-            // All messages received so far are also in another epoch, and the session has stayed in that one.
+            // All messages received so far are also in another epoch, and the session is still in that epoch.
             let epoch = known.epoch_containing(offset, number);
             let numbers = known
                 .message_of(&position.epoch, position.up_to)
@@ -290,17 +291,17 @@ impl SessionModel {
         let gaps_allowed = self.gaps_allowed;
         let log = truth.channel(channel);
         if let Some(range) = gap.from.zip(gap.to) {
-            // A gap also covers messages that other subscriptions share with this one, even if the epoch has
-            // ended.
+            // Record the messages of the gap even if the epoch has ended: they count as reported for
+            // overlapping subscriptions, too.
             let (numbers, may_have_unobserved) = log.numbers(&gap.epoch, range);
             self.known.extend(numbers);
-            // These messages cannot be identified in other logs.
+            // Messages never observed cannot be identified in other logs.
             self.gaps_allowed |= may_have_unobserved;
         }
         let ChannelSubscription::Active(position) = &mut self.channels[usize::from(channel)] else {
             return Ok(());
         };
-        // The gap belongs to an earlier subscription, whose log may not exist any more.
+        // The gap belongs to an earlier subscription, whose log may no longer exist.
         if gap.seq <= position.start_seq {
             return Ok(());
         }
@@ -312,7 +313,7 @@ impl SessionModel {
             && gap.epoch == position.epoch
             && log.is_also_in_other_epoch(&position.epoch, position.up_to);
         if was_in_another || log.may_continue_as(&position.epoch, &gap.epoch) {
-            // A new epoch of the log has continued the former one, but lacks some of its messages.
+            // A new epoch of the log continues the former one but lacks some of its messages.
             self.channels[usize::from(channel)] =
                 ChannelSubscription::AtNextMessage(Some(gap.epoch.clone().into_owned()));
             return Ok(());
@@ -321,8 +322,8 @@ impl SessionModel {
             return Err(format!("a gap in epoch {} at {position:?}", gap.epoch));
         }
         match gap.from.zip(gap.to) {
-            // The gap of an earlier subscription may have been in transit when this subscribe was sent beside
-            // it.
+            // A gap of an earlier subscription may have been in transit when this subscribe was sent in a
+            // separate request.
             None if gaps_allowed || position.was_sent_beside => {}
             None => return Err(format!("an unexplained gap of unknown length at {position:?}")),
             Some((from, to)) => {
@@ -346,7 +347,7 @@ impl SessionModel {
         Ok(())
     }
 
-    /// Returns whether the client has every message of a log up to this offset.
+    /// Returns whether every message of a log up to this offset was received or reported as missing.
     pub(crate) fn has_up_to(
         &self,
         channel: u8,
@@ -358,7 +359,8 @@ impl SessionModel {
         position.up_to <= up_to && (self.gaps_allowed || rest.all(knows(&self.known, truth, channel)))
     }
 
-    /// Returns whether a seq is new. A repeated seq must have the same content.
+    /// Records the content of a seq. Returns whether the seq is new; a repeated one must have the same
+    /// content.
     fn remember(&mut self, seq: u64, content: SeqContent) -> Result<bool, String> {
         if seq > self.highest {
             self.highest = seq;
@@ -378,7 +380,7 @@ impl SessionModel {
         }
     }
 
-    /// Records the loss of the connection: pending subscribes will not be answered.
+    /// Records the loss of the connection: pending subscribes will get no reply.
     pub(crate) fn disconnected(&mut self) {
         self.early.clear();
         for subscription in &mut self.channels {
@@ -389,7 +391,8 @@ impl SessionModel {
     }
 }
 
-/// Returns a predicate for known messages of a log. Messages that are no longer remembered count as known.
+/// Returns a predicate that is true for the offsets of messages known to the client. Messages no longer
+/// recorded count as known.
 fn knows<'a>(known: &'a BTreeSet<u64>, truth: &'a Truth, channel: u8) -> impl Fn(u64) -> bool + 'a {
     move |offset| truth.channel(channel).message(offset).is_none_or(|number| known.contains(&number))
 }

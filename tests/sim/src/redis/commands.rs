@@ -3,7 +3,7 @@
 use super::resp::{RespValue, read_command};
 use super::{RedisConnection, RedisState};
 
-/// The fields of INFO that servers read.
+/// Fields of INFO that servers read.
 const INFO: &str = "role:master\r\nmaxmemory_policy:noeviction\r\nmaster_replid:";
 
 impl RedisState {
@@ -71,7 +71,7 @@ impl RedisState {
         self.changed.push(number);
     }
 
-    /// Executes a command that only concerns data, not the connection.
+    /// Executes a command that does not depend on the state of the connection.
     fn data_command(&mut self, words: &[String]) -> Result<RespValue, String> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         Ok(match words.as_slice() {
@@ -137,7 +137,7 @@ impl RedisState {
                     });
                 RespValue::Array(fields.to_vec())
             }
-            // The metadata of channels outlives every scenario.
+            // Not simulated: the metadata of a channel would outlive every scenario.
             ["PEXPIRE", ..] => RespValue::Number(1),
             ["PING"] => RespValue::Simple("PONG"),
             ["PUBLISH", feed, message] => RespValue::Number(self.push_to_feed(feed, message)),
@@ -201,7 +201,7 @@ impl RedisState {
     }
 }
 
-/// Identifies a script by its content. Its name replaces the SHA-1.
+/// Identifies a script by its content, and returns a name to be used instead of its SHA-1.
 fn script_name(script: &str) -> &'static str {
     if script.contains("'XADD'") {
         "publish"
@@ -214,7 +214,7 @@ fn script_name(script: &str) -> &'static str {
     }
 }
 
-/// Returns the arguments after the remaining keys.
+/// Returns the arguments after the keys. `rest` starts after the first key.
 fn after_keys<'a, 'b>(keys: &str, rest: &'a [&'b str]) -> Result<&'a [&'b str], String> {
     let keys: usize = keys.parse().map_err(|_| "an invalid number of keys")?;
     rest.get(keys.saturating_sub(1)..).ok_or_else(|| "too few keys".to_owned())

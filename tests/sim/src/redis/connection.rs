@@ -1,4 +1,4 @@
-//! Connections to Redis, with the bytes in transit and the bytes received.
+//! Simulated connections to Redis, with the bytes in transit and the bytes received.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -21,7 +21,7 @@ pub(super) struct RedisLink {
     /// Queued commands of an open transaction.
     pub(super) transaction: Option<Vec<Vec<String>>>,
     has_failed: bool,
-    /// Nothing is transmitted any more.
+    /// Whether transmission has stopped although the connection is open.
     pub(super) is_silent: bool,
     reader: Option<Waker>,
 }

@@ -1,5 +1,5 @@
-//! A simulated Redis that supports what servers use: connections and commands. The scripts are replaced by
-//! the model that the end-to-end tests compare with the real scripts.
+//! A simulated Redis, with the commands that servers use. The scripts are replaced by the model that the
+//! end-to-end tests compare with the real scripts.
 
 mod commands;
 mod connection;
@@ -29,11 +29,11 @@ struct RedisState {
     data: Model,
     connections: BTreeMap<RedisConnection, RedisLink>,
     opened: RedisConnection,
-    /// Replication id: changes with every new data set.
+    /// Replication id, which changes with every new data set.
     replication: u32,
     /// Replication id of the generation that servers know, and the number of generations so far.
     generation: (u32, u64),
-    /// Connections are refused.
+    /// Whether connections are refused.
     is_down: bool,
     /// Connections with bytes to move or commands to execute.
     changed: Vec<RedisConnection>,
@@ -83,7 +83,7 @@ impl Redis {
         Ok(Box::new(ServerEnd { redis: self.clone(), number }))
     }
 
-    /// Advances the time, in milliseconds since 1970.
+    /// Sets the time, in milliseconds since 1970.
     pub(crate) fn set_time(&self, now_ms: u64) {
         self.0.lock().now_ms = now_ms;
     }
@@ -101,7 +101,7 @@ impl Redis {
         state.work(number)
     }
 
-    /// Delivers Redis's bytes on a connection.
+    /// Delivers the bytes sent by Redis on a connection.
     pub(crate) fn deliver(&self, number: RedisConnection) {
         if let Some(connection) = self.0.lock().connections.get_mut(&number) {
             connection.deliver();
@@ -171,8 +171,8 @@ impl Redis {
         state.cut();
     }
 
-    /// Fails over to a replica that lacks the newest messages of each log. `lost` returns their maximum
-    /// number.
+    /// Fails over to a replica that lacks the newest messages of each log. `lost` returns the maximum number
+    /// of messages to lose from a log.
     pub(crate) fn fail_over(&self, lost: impl FnMut() -> u64) {
         let mut state = self.0.lock();
         state.data.lose_tails(lost);

@@ -1,4 +1,4 @@
-//! RESP, version 3.
+//! Version 3 of RESP, the protocol of Redis.
 
 /// Parses the first command in `bytes`. Returns it with its length, or `None` if it is incomplete.
 pub(super) fn read_command(bytes: &[u8]) -> Result<Option<(Vec<String>, usize)>, String> {
@@ -33,7 +33,6 @@ pub(super) enum RespValue {
     Nothing,
     Array(Vec<RespValue>),
     Map(Vec<(RespValue, RespValue)>),
-    /// Push message.
     Push(Vec<RespValue>),
 }
 

@@ -55,7 +55,7 @@ impl Simulation {
         }
     }
 
-    /// Checks a client on a WebSocket when nothing is left to do at this instant.
+    /// Checks a client on a WebSocket. Called when no action is possible at this instant.
     pub(super) fn describe_missed_on_socket(&self, client: &SimClient, session: &SessionView) -> SocketState {
         let Some(bayeux) = &client.bayeux else { return SocketState::Idle };
         if !bayeux.has_pending_connect() {
@@ -73,7 +73,7 @@ impl Simulation {
         SocketState::UpToDate
     }
 
-    /// Describes what a client has not received although its request is held.
+    /// Describes the messages that a client has not received although its request is held.
     pub(super) fn describe_missed_by_bayeux(&self, bayeux: &Bayeux, session: &SessionView) -> Option<String> {
         let model = bayeux.model.as_ref()?;
         for (name, cursor) in &session.subscriptions {

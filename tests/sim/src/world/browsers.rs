@@ -9,11 +9,10 @@ use crate::schedule::ConnectionNumber;
 /// An accepted `/meta/connect`, and its browser.
 pub(crate) type HeldConnect = (ConnectionNumber, Option<u128>, AcceptedConnect);
 
-/// Pause in milliseconds that a client is advised to make while other pages of its browser have requests
-/// held.
+/// Pause that the server advises while other pages of the same browser hold requests, in milliseconds.
 const PAUSE: u64 = 2000;
 
-/// A request that counts towards the limit of its browser until it is answered or lost.
+/// A request that counts toward the limit of its browser until it is answered or lost.
 #[derive(Debug)]
 pub(super) struct BrowserPoll {
     browser: u128,
@@ -22,7 +21,7 @@ pub(super) struct BrowserPoll {
 }
 
 impl Simulation {
-    /// Counts an accepted request for its browser.
+    /// Counts an accepted request toward the limit of its browser, and checks the server's decision.
     pub(super) fn count_browser_poll(
         &mut self,
         number: ConnectionNumber,
@@ -57,12 +56,13 @@ impl Simulation {
         self.browser_polls = polls.into_iter().filter(is_held).collect();
     }
 
-    /// Checks the advice in the answer to a request. `is_due`: the client asked for an immediate answer.
+    /// Checks the advice in the answer to a request. `is_due` is set if the client asked for an immediate
+    /// answer.
     pub(crate) fn check_browser(&mut self, number: ConnectionNumber, reply: &BayeuxReply, is_due: bool) {
         let was_full = self.connection(number).is_some_and(|connection| connection.browser_was_full);
         let is_right = match reply.advises_multiple_clients() {
             true => was_full && !is_due && reply.interval() == Some(PAUSE),
-            // The limit may have been reached before another event caused the answer.
+            // Even if the limit was reached, another event may have caused the answer.
             false => !was_full || is_due || reply.interval().is_some() || !reply.successful(),
         };
         if !is_right {

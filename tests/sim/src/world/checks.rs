@@ -1,4 +1,4 @@
-//! Invariants that are checked while a run is in progress.
+//! Invariants that are checked during a run.
 
 use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
@@ -28,7 +28,8 @@ impl Simulation {
         }
     }
 
-    /// Checks that a client that is connected and reads is not timed out, however late the server is.
+    /// Checks that a client that is connected and reads is not timed out, regardless of how delayed the
+    /// server is.
     fn check_suspension(&mut self, session: SessionId, event: LifecycleEvent, now: Timestamp) {
         let Transition::Suspended(reason) = event.transition else { return };
         let Some(number) = self.only_connection_of(&session.to_string()) else { return };
@@ -60,7 +61,8 @@ impl Simulation {
         }
     }
 
-    /// The only connection that the session can have, if there is one.
+    /// Returns the only connection that a session can have: its client's current one, if the server has
+    /// confirmed the session on it.
     fn only_connection_of(&self, session: &str) -> Option<ConnectionNumber> {
         let client = self.clients.iter().find(|client| {
             client.session() == Some(session) && client.link.as_ref().is_some_and(|link| link.greeted)
@@ -81,13 +83,12 @@ impl Simulation {
         }
     }
 
-    /// Returns whether a session in one epoch of a log may be in the other: with Redis, an epoch may continue
-    /// a former one.
+    /// Returns whether two epochs of a log are the same or, with Redis, whether one may continue the other.
     pub(super) fn may_be_same_session_log(&self, log: u8, one: &str, other: &str) -> bool {
         one == other || self.truth.channel(log).may_continue_as(one, other)
     }
 
-    /// Checks that everything due has been done. Called when nothing is left to do at this instant.
+    /// Checks that everything due has been done. Called when no action is possible at this instant.
     pub(super) fn check_when_quiet(&mut self) {
         self.unchecked += 1;
         if self.servers.is_moving() {
@@ -105,7 +106,8 @@ impl Simulation {
             self.check_overdue(&sessions);
             self.check_vanished();
         }
-        // Redis may owe an answer. It has answered everything at the end of the run.
+        // Check progress only if no response from the engine is outstanding. With Redis, progress is checked
+        // at the end of the run, when everything has been answered.
         if self.server.outstanding_answers() > 0 || self.redis.is_some() {
             return;
         }
@@ -140,7 +142,7 @@ impl Simulation {
     fn check_holdings(&mut self, sessions: &[SessionView]) {
         let held = self.server.totals();
         let channels = self.server.channels();
-        // Other checks count a session between two polls as attached. It keeps its permit for the next poll.
+        // A session between polls has no connection, but keeps its permit for the next poll.
         let pausing = sessions.iter().filter(|session| session.is_between_polls).count();
         let attached = sessions.iter().filter(|session| session.is_attached).count();
         let subscriptions: usize = sessions.iter().map(|session| session.subscriptions.len()).sum();
@@ -186,16 +188,16 @@ impl Simulation {
         }
     }
 
-    /// Checks that a vanished client is noticed in time, by whichever timeout applies.
+    /// Checks that a vanished client is noticed in time, by the timeout that applies.
     fn check_vanished(&mut self) {
         let config = &self.scenario.config;
         let timeouts = &config.session;
-        // A ping and its pong, and the pong timeout once more if the kernel was still sending.
+        // The ping interval and the pong timeout, and the latter once more if the kernel was still sending.
         let of_streams = timeouts.ping_interval + 2 * timeouts.pong_timeout;
-        // If a write was held before the client vanished, the bytes read until then may suffice at the first
-        // check.
+        // If a write was held before the client vanished, the bytes read until then may still suffice at the
+        // first check.
         let of_held_writes = config.write_timeout;
-        // In either case, a write may be held after that.
+        // In all cases, another write may be held after that.
         let longest = of_streams.max(timeouts.poll_hold).max(of_held_writes)
             + config.write_timeout
             + config.timers.ping_slack;
@@ -214,7 +216,7 @@ impl Simulation {
         }
     }
 
-    /// Describes what a client that is able to receive has not received.
+    /// Describes the data that a client has not received although nothing prevents it.
     pub(super) fn describe_missed(&self, client: &SimClient, sessions: &[SessionView]) -> Option<String> {
         let (link, id) = (client.link.as_ref()?, client.session()?);
         let connection = self.connection(link.connection)?;
@@ -263,7 +265,7 @@ impl Simulation {
             return Some(format!("there is more to send: {session:?}"));
         }
         if let Some(bayeux) = client.bayeux.as_ref() {
-            // On a WebSocket without acknowledgements, the next answer reports what is missing.
+            // On a WebSocket without acknowledgements, the next answer reports the losses.
             let is_told_later = link.carrier == Carrier::BayeuxSocket && !bayeux.acknowledges();
             if is_told_later {
                 return None;

@@ -1,4 +1,4 @@
-//! The end of a run: faults stop, all clients catch up and leave, and nothing may be left.
+//! The end of a run: faults stop, all clients catch up and leave, and no resources may be left.
 
 use encke_core::session::Deadline;
 
@@ -8,15 +8,17 @@ use crate::fault::Fault;
 use crate::scenario::{SECOND, nanos};
 use crate::schedule::{Action, ClientNumber, Stage};
 
-/// Servers compare their logs with Redis once a minute, and keep an unused subscription for another half
-/// minute. Before that, they may have to notice a silent connection.
+/// How long the logs may differ from Redis. Servers compare them once a minute, and keep an unused
+/// subscription for another half minute. Before that, they may have to notice a silent connection.
 const REDIS_SETTLING_TIME: u64 = 120 * SECOND;
 
-/// The task that subscribes to channels, and the server's connections to Redis.
+/// Number of tasks that never end if Redis is used: one subscribes to channels, and the others serve the
+/// connections to Redis.
 const TASKS_FOR_REDIS: usize = 3;
 
 impl Simulation {
-    /// Time for bytes in transit, requests and answers: everything that is not a timeout.
+    /// Returns the time allowed for everything that is not a timeout: bytes in transit, requests and
+    /// responses.
     fn exchange_time(&self) -> u64 {
         let to_redis = if self.scenario.redis { REDIS_SETTLING_TIME } else { 0 };
         to_redis
@@ -49,8 +51,9 @@ impl Simulation {
         }
     }
 
-    /// Makes clients behave from now on, and lets none connect. Closes abandoned connections: the server
-    /// considers an event stream alive as long as its bytes are read.
+    /// Ends the faults of all clients and cancels their planned actions, so that only clients that poll or
+    /// have a Bayeux WebSocket continue. Closes abandoned connections, because the server considers an event
+    /// stream alive as long as its bytes are read.
     fn calm_clients(&mut self) {
         for number in 0..self.connections.len() {
             let number = u32::try_from(number).expect("few connections");
@@ -95,7 +98,7 @@ impl Simulation {
         self.schedule.plan(self.now + nanos(all) + self.exchange_time(), Action::EndStage(Stage::Calm));
     }
 
-    /// Lets a polling client, or one with a Bayeux WebSocket, continue.
+    /// Lets a client continue that polls or has a Bayeux WebSocket.
     pub(super) fn continue_polling(&mut self, number: ClientNumber, plan: u32) {
         let client = &self.clients[number as usize];
         if client.plan != plan {
@@ -148,7 +151,8 @@ impl Simulation {
         self.schedule.plan(self.now + nanos(all) + self.exchange_time(), Action::EndStage(Stage::Leaving));
     }
 
-    /// Checks that connected clients have everything, and that the others were noticed.
+    /// Checks that connected clients have received everything, and that the server has noticed the others as
+    /// disconnected.
     fn check_settled(&mut self) {
         self.check_logs_match_redis();
         let sessions = self.server.sessions();
@@ -164,7 +168,8 @@ impl Simulation {
         for number in 0..self.clients.len() {
             let client = &self.clients[number];
             let (Some(link), Some(id)) = (&client.link, client.session()) else { continue };
-            // If a kernel gives up a connection, the other end does not notice.
+            // Skip a connection that has ended for the server: if a kernel gives up a connection, the other
+            // end does not notice.
             let wire = self.connection(link.connection).map(|connection| connection.wire.lock());
             if wire.is_none_or(|wire| wire.is_over_for_server()) {
                 continue;
@@ -173,7 +178,7 @@ impl Simulation {
                 let what = format!("client {number} is connected, but its session does not exist");
                 return self.violate("progress", what);
             };
-            // Between two polls, or while one is in transit, nothing can be compared.
+            // Between polls, or while a poll is in transit, nothing can be compared.
             if (link.is_poll() || link.carrier == Carrier::BayeuxSocket)
                 && !session.deadlines.iter().any(|(deadline, _)| *deadline == Deadline::PollHold)
             {
@@ -216,7 +221,7 @@ impl Simulation {
             ("connections", usize::try_from(held.connections).unwrap_or(usize::MAX)),
             ("open sockets", held.open_connections),
             ("tasks", self.tasks.len().saturating_sub(tasks)),
-            // Timers of those sleeping tasks.
+            // Don't count the timers of the tasks above.
             ("wheel entries", if has_redis { 0 } else { held.timer_entries.saturating_sub(tasks_for_rest) }),
             ("channels with references", usize::from(is_referred_to)),
             ("channels despite an age limit", if has_age { channels.len() } else { 0 }),

@@ -1,4 +1,4 @@
-//! A run: the server, its clients, their connections, and the one scheduler that chooses the next event.
+//! A run: the server, its clients, their connections, and the scheduler that chooses the next event.
 
 mod bayeux;
 mod browsers;
@@ -74,20 +74,20 @@ pub(crate) struct SimConnection {
     pub(crate) wire: SharedWire,
     pub(crate) client: u32,
     pub(crate) task: Option<TaskId>,
-    /// Id of the session, once the client has received it.
+    /// Id of the session, once the server has confirmed it.
     pub(crate) session: Option<String>,
-    /// A poll in transit.
+    /// Poll in transit.
     pub(crate) request: Option<Box<PollRequest>>,
-    /// When the request arrived, its browser had as many requests held as allowed.
+    /// Whether the browser already had the maximum number of held requests when this one arrived.
     pub(crate) browser_was_full: bool,
     /// Latency in nanoseconds.
     pub(crate) latency: u64,
-    /// A move is planned, per direction.
+    /// Whether a move is planned, for each direction.
     moving: [bool; 2],
     pub(crate) read_planned: bool,
-    /// The client has abandoned the connection, and does not even read.
+    /// Whether the client has abandoned the connection and does not even read from it.
     pub(crate) ignores_input: bool,
-    /// Bit set of channels that the client has published to on this connection.
+    /// Bit set of the channels to which the client has published on this connection.
     pub(crate) published_to: u8,
 }
 
@@ -101,7 +101,7 @@ impl Hooks for RecordedEvents {
     }
 }
 
-/// Set when the wheel must wake up.
+/// Waker of the wheel. Records that the wheel must wake up.
 #[derive(Debug, Default)]
 struct WheelWoken(AtomicBool);
 
@@ -119,7 +119,7 @@ pub(crate) struct Simulation {
     inputs: ServerInputs,
     clocks: Arc<Clocks>,
     changed: ChangedConnections,
-    /// Number of the latest planned turn; earlier plans are void.
+    /// Number of the latest planned iteration of the wheel's loop; earlier plans are void.
     wheel_plan: u32,
     work_planned: bool,
     read_parked_planned: bool,
@@ -135,13 +135,13 @@ pub(crate) struct Simulation {
     rng: SmallRng,
     connections: Vec<Option<Box<SimConnection>>>,
     pub(crate) clients: Vec<SimClient>,
-    /// Requests with commands.
+    /// Requests with commands, by number.
     pub(crate) posts: Vec<Option<Box<Post>>>,
-    /// The server's answers to these requests, until the scheduler takes them.
+    /// Responses of the server to these requests, until the scheduler takes them.
     pub(crate) answers: Arc<Mutex<Vec<(PostNumber, HttpResponse)>>>,
     /// Accepted requests with a `/meta/connect`, until the scheduler takes them.
     pub(crate) held: Arc<Mutex<Vec<HeldConnect>>>,
-    /// Held requests of browsers' pages.
+    /// Held requests that count toward the limit of a browser.
     browser_polls: Vec<BrowserPoll>,
     /// Sessions whose latest connection was a poll.
     polled: BTreeMap<SessionId, LastPoll>,
@@ -150,9 +150,9 @@ pub(crate) struct Simulation {
     pub(crate) truth: Truth,
     lifecycles: Lifecycles,
     stage: Stage,
-    /// Time until which lateness is excused by a fault.
+    /// Time until which lateness is tolerated because of a fault.
     lateness_excused_until: u64,
-    /// Number of idle instants since the last check.
+    /// Number of instants without possible actions since the last check.
     unchecked: usize,
     pub(crate) fault_counts: FaultCounts,
     pub(crate) deliveries: u64,
@@ -237,7 +237,7 @@ impl Simulation {
         self.plan_redis_fault();
     }
 
-    /// Runs to the end, or to the first violation.
+    /// Runs the scenario to the end, or to the first violation.
     pub(crate) fn run(mut self) -> RunOutcome {
         while self.stage != Stage::Over && self.violation.is_none() {
             self.step();
@@ -255,7 +255,7 @@ impl Simulation {
         }
     }
 
-    /// Classes of faults that are allowed now.
+    /// Returns the classes of faults that are allowed now.
     pub(crate) fn faults_now(&self) -> Faults {
         if self.stage == Stage::Busy { self.scenario.faults } else { Faults::default() }
     }
@@ -269,7 +269,7 @@ impl Simulation {
         self.violation.get_or_insert(Violation { invariant, what });
     }
 
-    /// Number for the next message.
+    /// Returns the number for the next message.
     pub(crate) fn next_message(&mut self) -> u64 {
         self.messages += 1;
         self.messages
@@ -283,9 +283,10 @@ impl Simulation {
         self.connections.get_mut(number as usize)?.as_deref_mut()
     }
 
-    /// Checks that a session was not refused to its client while it existed.
+    /// Checks that a session that its client could not resume has ended, unless the client sent a seq that
+    /// does not exist (`is_future`).
     pub(crate) fn check_session_may_be_lost(&mut self, session: &str, is_future: bool) {
-        // The session may have ended in this step.
+        // Process pending events first: the session may have ended in this step.
         self.process_events();
         let has_ended = session.parse().is_ok_and(|id| self.lifecycles.has_ended(id));
         if !is_future && !has_ended {

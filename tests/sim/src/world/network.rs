@@ -61,7 +61,7 @@ impl Simulation {
         self.served_by[index] = served.into();
     }
 
-    /// Plans `action` after the latency, or makes it possible now if that is 0.
+    /// Plans `action` after `latency` nanoseconds, or makes it possible immediately if that is 0.
     pub(crate) fn now_or_after(&mut self, latency: u64, action: Action) {
         match latency {
             0 => self.ready.push(action),
@@ -69,7 +69,7 @@ impl Simulation {
         }
     }
 
-    /// Plans the moves that are possible now, and removes a connection that is over.
+    /// Plans the moves that are possible on a connection, and removes the connection if it is over.
     pub(crate) fn consider(&mut self, number: ConnectionNumber) {
         let Some(connection) = self.connections.get_mut(number as usize).and_then(Option::as_deref_mut)
         else {

@@ -14,16 +14,17 @@ use crate::schedule::ConnectionNumber;
 #[derive(Debug)]
 pub(super) struct LastPoll {
     pub(super) connection: ConnectionNumber,
-    /// Arrival of the poll.
+    /// When the poll arrived.
     pub(super) since: Timestamp,
-    /// Time at which the answer reached the server's kernel, or the end of the client was noticed.
+    /// When the answer reached the server's kernel, or the server noticed that the client had closed the
+    /// connection.
     pub(super) over_at: Option<Timestamp>,
 }
 
 impl Simulation {
     /// Records that a poll was accepted for a session.
     pub(crate) fn poll_begins(&mut self, session: String, connection: ConnectionNumber) {
-        // Processes the event of a take-over from another transport first.
+        // Process the event of a take-over from another transport first.
         self.process_events();
         let since = self.server.now();
         let Ok(session) = session.parse::<SessionId>() else {
@@ -55,7 +56,8 @@ impl Simulation {
         };
     }
 
-    /// Number of polls that their sessions have released and whose last bytes are not written yet.
+    /// Returns the number of polls whose sessions have released them, but whose last bytes are not written
+    /// yet.
     pub(super) fn released_polls(&self) -> usize {
         let current = self.polled.values().filter(|it| self.served_polls.contains(&it.connection)).count();
         self.served_polls.len() - current
@@ -71,7 +73,7 @@ impl Simulation {
         self.polled.get(&session).filter(|polled| polled.connection == number)
     }
 
-    /// Checks that an empty answer came after the hold time.
+    /// Checks that an empty answer did not come before the end of the hold time.
     pub(crate) fn check_hold_was_over(&mut self, number: ConnectionNumber) {
         let hold = self.scenario.config.session.poll_hold;
         let written_at = self.connection(number).and_then(|connection| connection.wire.lock().written_at);
@@ -127,7 +129,7 @@ impl Simulation {
         }
     }
 
-    /// Describes what is wrong with a session whose poll is held although it should have been answered.
+    /// Describes why a session's held poll should have been answered. `None` if the poll may be held.
     pub(super) fn describe_wrong_hold(session: &SessionView) -> Option<String> {
         let is_held = session.deadlines.iter().any(|(deadline, _)| *deadline == Deadline::PollHold);
         if !is_held {

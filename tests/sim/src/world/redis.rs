@@ -47,7 +47,7 @@ impl Simulation {
                 let action = if is_work { Action::Redis(number) } else { Action::RedisDelivers(number) };
                 if it.rng.random_ratio(late_per_mille, 1000) {
                     late += 1;
-                    // Longer than any timeout for an answer.
+                    // Sometimes exceed every timeout for a response.
                     let longest = if it.rng.random_bool(0.05) { 6 * SECOND } else { SECOND };
                     self.schedule.plan(self.now + it.rng.random_range(0..longest), action);
                 } else {
@@ -69,7 +69,7 @@ impl Simulation {
         self.record_published_in_redis();
     }
 
-    /// Delivers Redis's bytes on a connection.
+    /// Delivers the bytes sent by Redis on a connection.
     pub(super) fn deliver_from_redis(&mut self, number: RedisConnection) {
         let Some(it) = &mut self.redis else { return };
         it.planned.remove(&(number, false));

@@ -1,4 +1,4 @@
-//! A sequence of server processes. Sessions survive an orderly restart, but not a kill.
+//! A sequence of server processes. Sessions survive a graceful restart, but not a kill.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use crate::truth::LOGS;
 /// Maximum age of a snapshot.
 const MAX_AGE: Duration = Duration::from_secs(600);
 
-/// Sequence of servers.
+/// The servers of a run, one after another.
 #[derive(Debug)]
 pub(super) struct ServerSequence {
     rng: SmallRng,
     /// Number of the current server.
     pub(super) number: u32,
-    /// Time at which the current server moved its sessions, in its time. `None` if it is not shutting down.
+    /// When the current server moved its sessions, by its clock. `None` if it is not shutting down.
     moved_at: Option<Timestamp>,
     /// Directory of the snapshot, created when first needed.
     folder: Option<TempDir>,
@@ -59,7 +59,7 @@ impl ServerSequence {
         Self { rng: scenario.rng(4), number: 0, moved_at: None, folder: None }
     }
 
-    /// Returns whether sessions have moved and the next server has not started.
+    /// Returns whether sessions have moved, but the next server has not started.
     pub(super) fn is_moving(&self) -> bool {
         self.moved_at.is_some()
     }
@@ -81,7 +81,7 @@ impl Simulation {
         self.schedule.plan(self.now + wait, Action::Restart);
     }
 
-    /// Stops the server in order, or kills it.
+    /// Begins a graceful shutdown of the server, or kills it.
     pub(super) fn restart(&mut self) {
         let faults = self.faults_now();
         let (restarts, kills) = (faults.allows(Fault::Restart), faults.allows(Fault::Kill));
@@ -96,7 +96,7 @@ impl Simulation {
         self.trace.log(self.now, format_args!("the server begins to shut down"));
         self.servers.moved_at = Some(self.server.now());
         self.server.move_all();
-        // Some connections are closed by then; the others are cut.
+        // Some connections close within this interval; the others are cut.
         let drain = self.servers.rng.random_range(0..2 * SECOND);
         self.schedule.plan(self.now + drain, Action::Replace { server: self.servers.number });
     }
@@ -133,7 +133,7 @@ impl Simulation {
         if is_long {
             self.lifecycles.end_all();
         } else {
-            // Time during the restart does not count for sessions.
+            // The duration of the restart does not count toward the timeouts of sessions.
             let now = self.server.now();
             self.lifecycles.shift_times(now.since(moved_at));
             self.check_restored(&before_restart, moved_at);
@@ -155,7 +155,7 @@ impl Simulation {
         self.lifecycles.end_all();
     }
 
-    /// Ends the process with all its tasks and connections.
+    /// Terminates the server process, with all its tasks and connections.
     fn end_server(&mut self) {
         for number in 0..self.posts.len() {
             let is_served =
@@ -175,7 +175,7 @@ impl Simulation {
         self.browser_polls.clear();
     }
 
-    /// Starts the next server after a pause.
+    /// Starts the next server after `down` nanoseconds.
     fn start_next_server(&mut self, down: u64) -> RestoreResult {
         self.servers.moved_at = None;
         self.servers.number += 1;
@@ -194,7 +194,7 @@ impl Simulation {
         found
     }
 
-    /// Checks that the state of every session, and its remaining time, survived the restart.
+    /// Checks that the state and the remaining times of every session survived the restart.
     fn check_restored(&mut self, before_restart: &StateBefore, moved_at: Timestamp) {
         let now = self.server.now();
         let remaining = |session: &SessionView, at: Timestamp| -> Vec<(Deadline, Duration)> {
@@ -223,7 +223,6 @@ impl Simulation {
         }
     }
 
-    /// Creates a server.
     pub(super) fn start_server(
         scenario: &Scenario,
         number: u32,
@@ -239,7 +238,7 @@ impl Simulation {
         };
         SimulatedServer::new(Parameters {
             config: scenario.config.clone(),
-            // Each server has different random numbers.
+            // Give each server different random numbers.
             seed: scenario.seed ^ u64::from(number) << 32,
             time: Arc::clone(&inputs.time),
             hooks: Box::new(inputs.recorded.clone()),

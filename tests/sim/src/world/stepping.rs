@@ -43,7 +43,7 @@ impl Simulation {
         }
     }
 
-    /// Excuses lateness until this time.
+    /// Tolerates lateness until this time.
     pub(super) fn excuse_lateness_until(&mut self, until: u64) {
         self.lateness_excused_until = self.lateness_excused_until.max(until);
     }
@@ -55,7 +55,7 @@ impl Simulation {
         }
     }
 
-    /// Advances the time.
+    /// Advances all clocks.
     pub(super) fn advance(&mut self, nanos: u64) {
         self.session_nanos += u128::from(nanos) * self.lifecycles.alive() as u128;
         self.now += nanos;
@@ -125,7 +125,7 @@ impl Simulation {
         }
         let Some(until) = self.server.step_wheel() else {
             if self.server.batches() >= self.scenario.dispatch_batches {
-                // Entries that expired meanwhile wait for the next tick.
+                // Entries that expired in the meantime wait for the next tick.
                 self.excuse_lateness_until(self.now);
             }
             self.update_clocks();
@@ -140,7 +140,7 @@ impl Simulation {
         self.schedule.plan(at, Action::Wheel { plan });
     }
 
-    /// Decides whether the server's next action is delayed.
+    /// Decides at random whether the server's next action is delayed, and counts the delay.
     fn is_late(&mut self, fault: Fault) -> bool {
         let is_late =
             self.faults_now().allows(fault) && self.rng.random_ratio(self.scenario.late_per_mille, 1000);
@@ -159,7 +159,7 @@ impl Simulation {
         }
     }
 
-    /// Plans what the last action made possible.
+    /// Plans the actions that the last action made possible.
     fn follow_up(&mut self) {
         self.update_polls_ended_while_parked();
         self.process_events();
@@ -168,7 +168,7 @@ impl Simulation {
         }
         if self.inputs.wheel_woken.0.swap(false, Ordering::Relaxed) {
             self.wheel_plan = self.wheel_plan.wrapping_add(1);
-            // Whether awake or asleep, the wheel continues its loop; a planned turn is void.
+            // The wheel continues its loop, whether it was awake or asleep. Cancel the planned iteration.
             self.ready.retain(|action| !matches!(action, Action::Wheel { .. }));
             self.now_or_delayed(Action::Wheel { plan: self.wheel_plan }, Fault::LateWheel);
         }
@@ -257,11 +257,11 @@ impl Simulation {
         for _ in 0..burst {
             let length = self.rng.random_range(0..self.scenario.max_message_bytes);
             let text = text_of(self.next_message(), length);
-            // The publish fails if the limit of channels is reached.
+            // The publish fails if the maximum number of channels is reached.
             let name = channel_name(channel);
             let result = match &self.redis {
                 None => self.server.publish(&name, &text),
-                // Published by another server.
+                // With Redis, another server publishes the message.
                 Some(it) if it.redis.is_up() => Ok(it.redis.publish(&name, &text)),
                 Some(_) => Err("Redis is down".to_owned()),
             };

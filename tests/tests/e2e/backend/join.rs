@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::{UNAUTHORIZED, assert_ok, client_of, connect, launch, message, resume, token};
 
-/// A token that joins these channels, and allows to subscribe to channels that begin with `a`.
+/// Returns a token that joins these channels and permits subscribing to channels that begin with `a`.
 fn joining(channels: &[&str]) -> String {
     token("alice", json!({"channels": {"a*": ["subscribe"]}, "join": channels}))
 }
@@ -20,8 +20,8 @@ fn session_joins_the_channels_of_its_token() {
     assert_eq!(notices.each_ref().map(subscribed), ["a", "ab"]);
     server.admin.publish("ab", 1);
     assert_eq!(client.object(), message(1, "ab", 1, 1));
-    // The session does not join a channel again that it has left, neither on resume nor with a token that
-    // names it again.
+    // A session does not rejoin a channel that it has left, neither on resume nor when a token names the
+    // channel again.
     client.request(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
     let query = format!("seq=1&token={}", joining(&["a", "ab"]));
     let mut client = resume(&server, &client.hello, &query);
@@ -69,8 +69,8 @@ fn session_joins_after_the_hello_on_every_transport() {
     assert_eq!(subscribed(&answer[1]), "a");
 }
 
-/// Subscriptions made by the backend last whatever the token; those made by a token last as long as tokens
-/// allow them.
+/// Subscriptions made by the backend last regardless of the token. Subscriptions made by a token last as long
+/// as the current token allows them.
 #[test]
 fn another_token_ends_subscriptions_that_it_does_not_allow() {
     let server = launch().start();
@@ -84,7 +84,7 @@ fn another_token_ends_subscriptions_that_it_does_not_allow() {
     let forbidden = json!({"unsubscribed": {"channel": "a", "reason": "forbidden"}});
     assert_eq!(client.object(), forbidden);
     assert_eq!(client.object(), json!({"reply": {"id": 1, "ok": {}}}));
-    // The client may not have received that.
+    // The client may not have received these notices, so they are sent again.
     let mut client = resume(&server, &client.hello, &format!("seq=0&token={nothing}"));
     assert_eq!(client.object(), forbidden);
     assert_eq!(client.object(), json!({"subscribed": subscription}));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 mod join;
 // Direct messages to a session, and to all sessions of a user.
 mod send;
-// Subscriptions that the backend begins and ends.
+// Subscriptions that the backend creates and removes.
 mod subscribe;
 // Disconnecting and revoking all sessions of a user.
 mod users;
@@ -27,7 +27,7 @@ fn now() -> f64 {
     now.expect("the clock is after 1970").as_secs_f64()
 }
 
-/// A token that was issued just now, with additional claims.
+/// Returns a token that was issued just now, with additional claims.
 fn token(user: &str, more: Value) -> String {
     let mut claims = json!({"sub": user, "iat": now(), "channels": {"*": ["subscribe", "publish"]}});
     let Value::Object(more) = more else { panic!("claims are an object") };
@@ -43,7 +43,7 @@ fn client_of(server: &RunningServer, user: &str) -> Client {
     connect(server, &token(user, json!({})))
 }
 
-/// Asserts that a request has succeeded, and returns the body of the answer.
+/// Asserts that a request has succeeded and returns the body of the response.
 #[track_caller]
 fn assert_ok(answer: &HttpResponse) -> Value {
     assert_eq!(answer.status, 200, "{answer:?}");

@@ -40,7 +40,7 @@ fn messages_to_a_session_are_in_its_seq() {
     assert_eq!(client.object(), message(3, "news", 2, 2));
     assert_eq!(send_to_session(server.admin, &session, 3), json!({"offset": 2, "epoch": sent["epoch"]}));
     assert_eq!(client.object(), message(4, "$session", 2, 3));
-    // Unacknowledged messages are sent again, also on a connection that takes over.
+    // Unacknowledged messages are sent again, including on a connection that takes over.
     let mut client = resume(&server, &client.hello, "seq=1");
     for again in [message(2, "$session", 1, json!({"any": ["json", 2]})), message(3, "news", 2, 2)] {
         assert_eq!(client.object(), again);
@@ -50,7 +50,7 @@ fn messages_to_a_session_are_in_its_seq() {
     send_to_session(server.admin, &session, 4);
     let mut client = resume(&server, &hello, "seq=4");
     assert_eq!(client.object(), message(5, "$session", 3, 4));
-    // No other session receives them.
+    // Other sessions do not receive these messages.
     send_to_session(server.admin, &other.hello.session.clone(), "other");
     assert_eq!(other.object(), message(1, "$session", 1, "other"));
 }
@@ -126,7 +126,7 @@ fn all_sessions_of_a_user_receive_its_messages() {
     for client in &mut alice {
         assert_eq!(client.object(), message(1, "$user", 1, 1));
     }
-    // A session that begins later receives later messages only.
+    // A session that is opened later receives only later messages.
     let mut late = client_of(&server, "alice");
     assert_eq!(send_to_user(server.admin, "alice", 2), (4, Some(2)));
     assert_eq!(late.object(), message(1, "$user", 2, 2));
@@ -141,7 +141,7 @@ fn all_sessions_of_a_user_receive_its_messages() {
     assert_eq!(send_to_user(server.admin, "bob", "b"), (1, Some(1)));
     assert_eq!(bob.object(), message(1, "$user", 1, "b"));
     assert_eq!(send_to_user(server.admin, "eve", 1), (0, None));
-    // Nothing is left of a user that had no session in between.
+    // Nothing is kept of a user who had no session for a while: the offsets begin again.
     bob.send(r#"{"close":{}}"#);
     bob.close_code();
     let mut bob = client_of(&server, "bob");
@@ -163,7 +163,7 @@ fn messages_are_removed_with_their_last_receiver() {
     until("the logs are empty", || server.admin.metrics().value("encke_log_bytes") == 0.0);
 }
 
-/// Direct messages do not count against the limits of clients either.
+/// The limits and permissions of clients do not apply to direct messages.
 #[test]
 fn clients_have_no_influence_on_direct_messages() {
     let server = launch().set("limits.max_subscriptions=1").set("limits.max_channels=1").start();
@@ -186,7 +186,7 @@ fn clients_have_no_influence_on_direct_messages() {
         let path: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
         assert_error(&server.admin.get(&format!("/api/channels/{path}")), 400, "bad_channel");
     }
-    // A token that allows nothing has no influence either.
+    // A token that allows nothing has no influence on direct messages either.
     let nothing = token("alice", json!({"channels": {}}));
     client.send(&json!({"id": 2, "refresh": {"token": nothing}}).to_string());
     assert_eq!(client.object()["unsubscribed"]["channel"], "news");
@@ -256,7 +256,7 @@ fn messages_to_a_user_survive_a_restart() {
     }
 }
 
-/// Each message arrives once and in order, whichever sessions begin and end meanwhile.
+/// Each message arrives once and in order, no matter which sessions are opened and closed in the meantime.
 #[test]
 fn sessions_begin_and_end_while_their_user_receives_messages() {
     let server = launch().start();

@@ -44,10 +44,10 @@ fn backend_subscribes_and_unsubscribes_a_session() {
     unsubscribe_session(server.admin, &session, "news");
     assert_eq!(client.object(), removed("news"));
     server.admin.publish("news", 3);
-    // Channels without a subscription.
+    // Unsubscribing from a channel without a subscription succeeds as well.
     unsubscribe_session(server.admin, &session, "news");
     unsubscribe_session(server.admin, &session, "other");
-    // A client may end a subscription that the backend began.
+    // A client may end a subscription that the backend created.
     let notice = subscribe_session(server.admin, &session, "other");
     assert_eq!(client.object(), notice);
     client.request(r#"{"id":1,"unsubscribe":{"channel":"other"}}"#);
@@ -57,7 +57,7 @@ fn backend_subscribes_and_unsubscribes_a_session() {
     assert_eq!(client.object(), message(2, "last", 1, 1));
 }
 
-/// A grant holds whatever the client's token allows, in whichever order the client and the backend subscribe.
+/// A grant holds regardless of the client's token and of whether the client or the backend subscribes first.
 #[test]
 fn existing_subscription_of_the_client_is_granted_as_well() {
     let server = launch().start();
@@ -78,7 +78,7 @@ fn existing_subscription_of_the_client_is_granted_as_well() {
         assert_eq!(client.object()["reply"]["id"], 9);
         let offset = server.admin.publish("news", 1)["offset"].as_u64().expect("an offset");
         assert_eq!(client.object(), message(1, "news", offset, 1), "{how}");
-        // The same after a disconnect, without another notice.
+        // The grant still holds after a disconnect, without another notice.
         let hello = client.drop_connection();
         let query = format!("seq=1&token={}", token("alice", json!({"channels": {}})));
         let mut again = resume(&server, &hello, &query);
@@ -103,7 +103,7 @@ fn subscription_may_include_history() {
     let since = |offset| json!({"channel": "news", "since": {"epoch": epoch, "offset": offset}});
     let answer = assert_ok(&subscribe(server.admin, &session, &since(2)));
     assert_eq!(answer, json!({"channel": "news", "epoch": epoch, "offset": 4, "recovered": true}));
-    // The client's notice has the offset after which its messages begin.
+    // The client's notice has the offset before its first message.
     let notice = json!({"subscribed": {"channel": "news", "epoch": epoch, "offset": 2}});
     assert_eq!(client.object(), notice);
     assert_eq!(client.object(), message(1, "news", 3, 3));
@@ -116,7 +116,7 @@ fn subscription_may_include_history() {
     assert_eq!(other.object(), message(2, "news", 2, 2));
 }
 
-/// Notices that the client may not have received are sent on its next connection, before anything else.
+/// Notices that the client may not have received are sent again on its next connection, before anything else.
 #[test]
 fn notices_are_repeated_after_a_disconnect() {
     let server = RunningServer::with(&[]);
@@ -126,12 +126,12 @@ fn notices_are_repeated_after_a_disconnect() {
     server.await_phase(&session, "suspended");
     let notice = subscribe_session(server.admin, &session, "news");
     server.admin.publish("news", 1);
-    // The client disconnects before it has read anything.
+    // Disconnect before the client has read anything.
     let hello = resume(&server, &hello, "seq=0").drop_connection();
     let mut client = resume(&server, &hello, "seq=0");
     assert_eq!(client.object(), notice);
     assert_eq!(client.object(), message(1, "news", 1, 1));
-    // A later message proves that the notice was received.
+    // Acknowledging a later message proves that the client received the notice.
     server.admin.publish("news", 2);
     assert_eq!(client.object(), message(2, "news", 2, 2));
     let mut client = resume(&server, &client.hello, "seq=2");
@@ -187,7 +187,7 @@ fn notices_arrive_on_every_transport_active_and_parked() {
     }
 }
 
-/// The notice is in the next reply to `/meta/connect`, and a held connect is answered for it.
+/// The notice is in the next reply to `/meta/connect`, and a held connect is answered to deliver it.
 #[test]
 fn bayeux_clients_receive_notices_next_to_gaps() {
     let server = RunningServer::with(&[]);
@@ -199,7 +199,7 @@ fn bayeux_clients_receive_notices_next_to_gaps() {
     let notice = subscribe_session(server.admin, &bayeux::session(&id), "/a");
     let answer = polls.response();
     assert_eq!(encke(&answer), json!({"subscribed": [notice["subscribed"]]}), "{answer:?}");
-    // The notice is not repeated for ever.
+    // The notice is not repeated forever.
     polls.send(&json!([connect(&id)]));
     server.admin.publish("/a", 1);
     let answer = polls.response();
@@ -256,11 +256,11 @@ fn unsent_notices_survive_a_restart() {
     assert_eq!(client.object(), notice);
     assert_eq!(client.object(), message(1, "news", 1, 1));
     unsubscribe_session(restarts.server.admin, &hello.session, "news");
-    // The client has not read the notice.
+    // The client has not read the notice before it disconnects.
     client.drop_connection();
     restarts.restart();
     assert_eq!(resume_session(&restarts, &hello, 1).object(), removed("news"));
-    // A notice that was received is not sent again.
+    // A notice that the client has received is not sent again.
     let notice = subscribe_session(restarts.server.admin, &hello.session, "news");
     let mut client = Client::connect(restarts.server.public, &format!("resume={}&seq=1", hello.resume));
     while client.object() != notice {}

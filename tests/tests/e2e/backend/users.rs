@@ -42,7 +42,7 @@ fn revoked_user_is_refused_until_it_has_a_later_token() {
     for token in [&before, &timeless] {
         assert_eq!(Client::refusal_code(server.public, &format!("token={token}")), UNAUTHORIZED);
     }
-    // A refresh in the session of another user is refused for the same reasons.
+    // A refresh in another user's session is refused for the same reasons.
     let error =
         client_of(&server, "eve").request(&json!({"id": 1, "refresh": {"token": before}}).to_string());
     assert_eq!(error["error"]["code"], "unauthorized", "{error}");

@@ -12,12 +12,12 @@ use serde_json::json;
 
 use super::{StartedClient, publish, start, start_all, up_to};
 
-/// Clients detect by themselves that a poll is not answered, soon after the answer is due.
+/// Short timeouts: a client notices by itself that its poll is not answered, soon after the response is due.
 const SHORT_TIMEOUTS: [&str; 3] =
     ["session.poll_hold=1s", "session.ping_interval=1s", "session.pong_timeout=500ms"];
 
-/// Limit for a client that is not notified of anything: its own timeout for a request, and time for a busy
-/// machine.
+/// Time limit for a client that is not notified of anything: its own request timeout plus an allowance for a
+/// busy machine.
 const LONG: Duration = Duration::from_secs(40);
 
 #[track_caller]
@@ -40,7 +40,7 @@ fn assert_same_session(server: &RunningServer, running: &StartedClient) {
     assert_eq!(server.admin.phase(&running.session).as_deref(), Some("attached"), "{}", running.name);
 }
 
-/// Waits until the log shows that the session's window has ended.
+/// Waits until the log shows that the session's reconnect window has ended.
 #[track_caller]
 fn await_expired(server: &RunningServer, session: &str) {
     until(format!("the log has the end of {session}"), || {
@@ -58,8 +58,8 @@ fn stock_client_resumes_after_a_cut() {
     for round in 1..=2 {
         let before: Vec<_> = all.iter().map(connects).collect();
         assert!(relay.cut_all() >= all.len());
-        // Wait for the second poll after the cut: a message published from then on is not in transit on a
-        // closed connection.
+        // Wait for the second poll after the cut, so that the next message is not in transit on a closed
+        // connection.
         for (running, before) in all.iter().zip(before) {
             await_connects(running, before + 2);
         }
@@ -73,8 +73,8 @@ fn stock_client_resumes_after_a_cut() {
     }
 }
 
-/// Neither side is notified. Faye over WebSocket is excluded: it closes the dead socket, and waits half a
-/// minute for the answer.
+/// The relay goes silent without notifying either side. Faye over WebSocket is excluded: it closes the dead
+/// socket and then waits half a minute for a reply to its Close frame.
 #[test]
 fn stock_client_resumes_after_an_unnoticed_connection_loss() {
     let server = RunningServer::with(&SHORT_TIMEOUTS);
@@ -96,7 +96,8 @@ fn stock_client_resumes_after_an_unnoticed_connection_loss() {
     }
 }
 
-/// The server detects a machine that has lost its power, and the session ends with its window.
+/// The server notices that the client's machine has lost power, and the session expires when its reconnect
+/// window ends.
 #[test]
 fn session_of_a_vanished_machine_expires() {
     let link = NetworkLink::new();
@@ -130,7 +131,7 @@ fn session_of_a_vanished_machine_expires() {
     );
 }
 
-/// The kernel ends the client's connections. Its session lasts for the window, and no longer.
+/// The client's kernel closes the connections. The session lasts for exactly the reconnect window.
 #[test]
 fn session_of_a_killed_stock_client_expires_on_time() {
     const WINDOW: Duration = Duration::from_secs(3);
@@ -140,8 +141,8 @@ fn session_of_a_killed_stock_client_expires_on_time() {
     all.iter().for_each(|running| running.client.signal(Signal::KILL));
     for running in &all {
         server.await_removal(&running.session);
-        // Over WebSocket, the window counts from the kill; with polls, from the last answer, which was before
-        // it.
+        // Over WebSocket, the window starts at the kill. With polls it starts at the last response, which was
+        // before the kill.
         if running.transport == BayeuxTransport::WebSocket {
             let after = killed.elapsed();
             assert!(after >= WINDOW, "{} after {after:?}", running.name);
@@ -151,8 +152,8 @@ fn session_of_a_killed_stock_client_expires_on_time() {
     assert_eq!(server.admin.metrics().events("expired", "reconnect_window"), all.len() as f64);
 }
 
-/// An administrator drops the connections. aiocometd is excluded, because it takes the advised interval in
-/// milliseconds for seconds.
+/// An administrator drops the connections. aiocometd is excluded because it interprets the advised interval,
+/// which is in milliseconds, as seconds.
 #[test]
 fn stock_client_resumes_after_a_dropped_connection() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
@@ -186,7 +187,7 @@ fn kicked_stock_client_does_not_reconnect() {
             running.client.values("connect").iter().any(|reply| reply["advice"]["reconnect"] == "none")
         });
     }
-    // A client that reconnects does so within half a second.
+    // A client that wanted to reconnect would do so within half a second.
     let_pass(Duration::from_secs(2));
     assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
     for running in &all {
@@ -194,14 +195,15 @@ fn kicked_stock_client_does_not_reconnect() {
     }
 }
 
-/// One server drains, the other is killed. Each client handshakes again by itself, and renews its
-/// subscriptions.
+/// The first server drains or is killed, and a second one replaces it. Each client handshakes again by itself
+/// and renews its subscriptions.
 #[test]
 fn stock_client_continues_with_another_server() {
     for signal in [Signal::TERM, Signal::KILL] {
         let mut server = RunningServer::with(&["shutdown.drain=200ms"]);
         let relay = Relay::new(server.public, || Fate::Intact);
-        // aiocometd takes the interval that a drain advises, in milliseconds, for seconds.
+        // aiocometd is excluded from the drain: it interprets the advised interval, which is in milliseconds,
+        // as seconds.
         let selected = ALL
             .iter()
             .copied()
@@ -232,8 +234,8 @@ fn stock_client_continues_with_another_server() {
     }
 }
 
-/// As if the server's machine had been suspended. Messages published before and after the pause arrive, with
-/// the extension without exception.
+/// The server is paused as if its machine had been suspended. Messages published before and after the pause
+/// arrive. With the acknowledgement extension, all of them do.
 #[test]
 fn stock_clients_survive_a_pause_of_the_server() {
     let server = RunningServer::with(&["session.poll_hold=2s", "session.reconnect_window=30s"]);
@@ -251,8 +253,8 @@ fn stock_clients_survive_a_pause_of_the_server() {
         until(format!("{} has the last message", running.name), last);
         let mut given = running.client.delivered("/news");
         if running.stock == BayeuxLibrary::CometDWithAck {
-            // Messages that still arrive on the socket that it is closing were requested again on the next
-            // one.
+            // Duplicates are possible: messages may still arrive on the socket that the client is closing
+            // after it has requested them again on the next one.
             let mut seen = HashSet::new();
             given.retain(|number| seen.insert(number.to_string()));
             assert_eq!(given, up_to(41), "{}", running.name);

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{publish, up_to};
 
-/// Opens tabs with pages of one server and clients of another, which may be the same. The script takes
-/// commands.
+/// Opens tabs with pages of the server `from` that connect to `server`, which may be the same. The script
+/// accepts commands.
 #[track_caller]
 fn tabs(from: &RunningServer, server: &RunningServer, tabs: &[Value]) -> Script {
     let (from, server) = (from.public.to_string(), server.public.to_string());
@@ -32,7 +32,7 @@ fn await_ready(page: &Script, tab: u32, transport: &str) -> String {
     session(handshake["clientId"].as_str().expect("a client id"))
 }
 
-/// Asserts that a tab receives 1 to `last`, once and in order, and nothing else.
+/// Asserts that a tab receives the numbers from 1 to `last`, once each and in order, and nothing else.
 #[track_caller]
 fn await_news(page: &Script, tab: u32, last: u64) {
     let given = || page.values(&format!("message@{tab}"));
@@ -41,10 +41,10 @@ fn await_news(page: &Script, tab: u32, last: u64) {
     assert_eq!(data, up_to(last), "tab {tab}");
 }
 
-/// One browser may poll as often as it likes, because its tabs stand for several tests.
+/// Settings without a limit on the polls per browser, because one browser's tabs stand for several tests.
 const MANY_TABS: [&str; 2] = ["session.poll_hold=1s", "bayeux.polls_per_browser=0"];
 
-/// On a page of the server's own origin.
+/// The pages have the server's own origin.
 #[test]
 fn pages_of_cometd_and_faye_subscribe_and_publish() {
     let server = RunningServer::with(&MANY_TABS);
@@ -60,8 +60,8 @@ fn pages_of_cometd_from_an_allowed_origin() {
     subscribe_and_publish(&pages, &server, &[("cometd", ["long-polling", "websocket"])]);
 }
 
-/// If the server has another origin, Faye handshakes by a script, whatever transport it uses later: a form,
-/// or a WebSocket.
+/// If the server has another origin, Faye handshakes with a script element, regardless of whether it later
+/// uses a form or a WebSocket.
 #[test]
 fn pages_of_faye_from_an_allowed_origin() {
     let pages = RunningServer::with(&[]);
@@ -69,13 +69,13 @@ fn pages_of_faye_from_an_allowed_origin() {
     subscribe_and_publish(&pages, &server, &[("faye", ["cross-origin-long-polling", "websocket"])]);
 }
 
-/// A server that allows the origin of another.
+/// Configures a server that allows the origin of `pages`.
 fn launch_allowing(pages: &RunningServer) -> Launch {
     let origins = format!(r#"auth.origins=["http://{}"]"#, pages.public);
     MANY_TABS.iter().fold(Launch::default().set(&origins), |launch, setting| launch.set(setting))
 }
 
-/// Runs each client with requests, for which it has the first name, and with the other transport.
+/// Runs each client with each of its two transports; the first is its name for long-polling.
 #[track_caller]
 fn subscribe_and_publish(from: &RunningServer, server: &RunningServer, clients: &[(&str, [&str; 2])]) {
     let all: Vec<_> = clients.iter().flat_map(|(client, used)| used.map(|used| (*client, used))).collect();
@@ -93,7 +93,7 @@ fn subscribe_and_publish(from: &RunningServer, server: &RunningServer, clients: 
         page.send_command(&json!({"tab": tab, "publish": [channel, 4]}));
         assert_eq!(page.await_value(&format!("publish@{tab}"), 1)["successful"], true);
         await_news(&page, tab, 4);
-        // A held connect ends empty, and a message follows.
+        // Wait until a held connect is answered without a message, and publish afterwards.
         let connect = format!("connect@{tab}");
         page.await_object(&connect, page.count(&connect) + 2);
         publish(server, &channel, [5]);
@@ -104,7 +104,7 @@ fn subscribe_and_publish(from: &RunningServer, server: &RunningServer, clients: 
     }
 }
 
-/// Both tabs have the same cookie, and share the few connections that a browser opens to a server.
+/// Both tabs have the same cookie and share the few connections that a browser opens to a server.
 #[test]
 fn second_tab_of_a_browser_polls_at_intervals() {
     let server = RunningServer::with(&["session.poll_hold=2s"]);
@@ -120,7 +120,7 @@ fn second_tab_of_a_browser_polls_at_intervals() {
     for tab in [1, 2] {
         await_news(&page, tab, 5);
     }
-    // The tab with the held connect closes. From then on, the other's connects are held.
+    // Close the tab with the held connect. From now on, the other tab's connects are held.
     let (holding, waiting) = if is_advised(1) { (2, 1) } else { (1, 2) };
     page.send_command(&json!({"tab": holding, "close": true}));
     let key = format!("connect@{waiting}");
@@ -134,8 +134,8 @@ fn second_tab_of_a_browser_polls_at_intervals() {
     assert_eq!(server.admin.phase(&sessions[waiting as usize - 1]).as_deref(), Some("attached"));
 }
 
-/// The page is new, and the session is the same: messages published meanwhile arrive as well. Messages that
-/// the old page had not acknowledged arrive again, because the new page does not know them.
+/// The page is new but the session is the same, so messages published in the meantime arrive as well.
+/// Messages that the old page had not acknowledged arrive again, because the new page does not know them.
 #[test]
 fn reloaded_page_keeps_its_session() {
     let server = RunningServer::with(&MANY_TABS);

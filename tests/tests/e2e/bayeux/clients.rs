@@ -48,7 +48,7 @@ fn each_stock_client_subscribes_publishes_and_disconnects_on_each_transport() {
     }
 }
 
-/// Publishes to service channels are calls of the backend. CometD has an API for remote calls; other clients
+/// Publishing to a service channel calls the backend. CometD has an API for remote calls; other clients
 /// listen to the channel.
 #[test]
 fn stock_clients_call_the_backend() {
@@ -73,8 +73,9 @@ fn stock_clients_call_the_backend() {
     }
 }
 
-/// Every client publishes numbers to one channel that all are subscribed to: CometD, Faye and aiocometd, a
-/// raw poller, and the `json` dialect over WebSocket and polls. All see the same messages in the same order.
+/// Every client publishes numbers to one channel to which all clients are subscribed: CometD, Faye and
+/// aiocometd, a raw poller, and the `json` dialect over WebSocket and polls. All clients see the same
+/// messages in the same order.
 #[test]
 fn all_publishes_reach_all_clients_once_and_in_order() {
     const MESSAGES: u64 = 15;
@@ -100,13 +101,14 @@ fn all_publishes_reach_all_clients_once_and_in_order() {
         let mut publisher = BayeuxPolling::connect(server.public);
         let reply = publisher.request(&publish(&raw_id, "/all", bayeux));
         assert_eq!(reply.last().map(|reply| &reply["successful"]), Some(&json!(true)), "{reply:?}");
-        // Messages that come with the reply would count as well, but they only come with connects.
+        // The raw poller receives messages only with replies to connects, so there is nothing to collect from
+        // this reply.
         assert_eq!(events(&reply), [] as [Value; 0]);
     }
 
     let total = usize::try_from(names * MESSAGES).expect("the number is small");
     let seen = json_messages(&mut json_socket, total);
-    // Faye sends several requests at a time, on as many connections. The request that is read first is
+    // Faye sends several requests simultaneously on separate connections. The request that is read first is
     // published first.
     let is_concurrent = |name: u64| {
         let running = all.get(usize::try_from(name).expect("the number is small"));
@@ -140,7 +142,7 @@ fn all_publishes_reach_all_clients_once_and_in_order() {
     }
 }
 
-/// Data of the messages that a `json` client receives.
+/// Returns the data of the messages that a `json` client receives.
 #[track_caller]
 fn json_messages(client: &mut Client, count: usize) -> Vec<Value> {
     std::iter::from_fn(|| Some(client.object()))
@@ -149,7 +151,8 @@ fn json_messages(client: &mut Client, count: usize) -> Vec<Value> {
         .collect()
 }
 
-/// Asserts that each publisher's numbers are there once, and in order unless the publisher is concurrent.
+/// Asserts that each publisher's numbers arrived exactly once, and in order unless the publisher is
+/// concurrent.
 #[track_caller]
 fn assert_complete(seen: &[Value], publishers: u64, each: u64, is_concurrent: impl Fn(u64) -> bool) {
     let mut of = BTreeMap::<u64, Vec<Value>>::new();
@@ -165,7 +168,8 @@ fn assert_complete(seen: &[Value], publishers: u64, each: u64, is_concurrent: im
     }
 }
 
-/// A message arrives once, however many subscriptions match. Channels that are created later match as well.
+/// A message arrives once, regardless of how many subscriptions match. Channels that are created later match
+/// as well.
 #[test]
 fn wildcards_deliver_each_message_once() {
     let server = RunningServer::with(&[]);
@@ -184,7 +188,7 @@ fn wildcards_deliver_each_message_once() {
         }
         assert_eq!(running.client.count("came"), 6, "{}", running.name);
     }
-    // One of three patterns ends. Messages that the others match still arrive.
+    // Remove one of the three patterns. Messages that match another one still arrive.
     for running in &mut all {
         running.client.send_command(&json!({"unsubscribe": "/a/**"}));
         assert_eq!(running.client.await_value("unsubscribe", 1)["successful"], true, "{}", running.name);
@@ -199,7 +203,7 @@ fn wildcards_deliver_each_message_once() {
     }
 }
 
-/// The client receives the reason, and continues.
+/// The client receives the reason for the refusal and continues.
 #[test]
 fn stock_client_continues_after_a_refusal() {
     let server = RunningServer::with(&["limits.max_subscriptions=2"]);

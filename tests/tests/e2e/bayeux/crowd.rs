@@ -11,7 +11,7 @@ use super::{publish, up_to};
 const POLLERS: usize = 500;
 const MESSAGES: u64 = 30;
 
-/// Every other poller acknowledges.
+/// Every other poller uses acknowledgements.
 #[test]
 fn five_hundred_pollers_miss_nothing() {
     crowd::require_descriptors(POLLERS);
@@ -24,7 +24,7 @@ fn five_hundred_pollers_miss_nothing() {
     });
     for number in 1..=MESSAGES {
         publish(&server, "/news", [number]);
-        // Some pollers are ahead, some are behind.
+        // Let some pollers get ahead of the others.
         let behind = usize::try_from(number).expect("the number is small");
         for poller in pollers.iter_mut().skip(behind % 3).step_by(3) {
             poller.take();
@@ -40,7 +40,7 @@ fn five_hundred_pollers_miss_nothing() {
     assert_eq!(server.admin.metrics().events("suspended", "poll_gap"), 0.0);
 }
 
-/// A client that sends one request after the other.
+/// A client that sends one request at a time.
 struct Poller {
     polls: BayeuxPolling,
     client_id: String,
@@ -56,7 +56,7 @@ impl Poller {
         let client_id = client_id(&polls.reply(&hello));
         assert_successful(&polls.reply(&subscribe(&client_id, "/news")));
         let mut poller = Self { polls, client_id, ack: acknowledges.then_some(0), received: Vec::new() };
-        // The first connect is answered at once.
+        // The server answers the first connect immediately.
         poller.poll();
         let answer = poller.polls.response();
         poller.note(&answer);
@@ -71,7 +71,7 @@ impl Poller {
         self.polls.send(&poll);
     }
 
-    /// Waits for the answer of the held poll, and polls again.
+    /// Waits for the answer to the held poll and polls again.
     fn take(&mut self) {
         let answer = self.polls.response();
         self.note(&answer);

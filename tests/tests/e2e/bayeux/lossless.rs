@@ -1,5 +1,5 @@
-//! The acknowledgement extension on connections that break. `ENCKE_SEED=<n>` repeats the fates of the
-//! connections.
+//! The acknowledgement extension on connections that break. `ENCKE_SEED=<n>` repeats a run with the same
+//! faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,16 +14,16 @@ use rand::{RngExt, SeedableRng};
 
 use super::{publish, start, up_to};
 
-/// Long, because a client backs off after each connection that breaks.
+/// Generous time limit, because a client backs off after each connection that breaks.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How far the publisher may get ahead of the client, in messages. Less than the history of a channel.
+/// Number of messages by which the publisher may be ahead of the client. Less than a channel's history.
 const AHEAD: usize = 100;
 
 const BROKEN: usize = 10;
 
-/// Connections break anywhere: within the handshake, a reply or a message; before the server has answered, or
-/// after.
+/// Connections break at any point: within the handshake, a reply or a message, before or after the server has
+/// answered.
 #[test]
 fn extension_prevents_losses_and_duplicates_wherever_connections_break() {
     let seed =
@@ -42,7 +42,7 @@ fn break_connections(seed: u64, transport: BayeuxTransport) {
     let connections = Arc::new(AtomicUsize::new(0));
     let relay = Relay::new(server.public, {
         let connections = Arc::clone(&connections);
-        // The first two connections last, so that there is a session with its subscriptions.
+        // Leave the first two connections intact, so that the session and its subscriptions are created.
         move || match connections.fetch_add(1, Ordering::AcqRel) {
             0..2 => Fate::Intact,
             number if number < 2 + BROKEN => Fate::Cut(rng.random_range(0..6_000)),
@@ -55,7 +55,7 @@ fn break_connections(seed: u64, transport: BayeuxTransport) {
     while connections.load(Ordering::Acquire) < 2 + BROKEN {
         published += 1;
         publish(&server, "/news", [published]);
-        // Cuts the first connections, and those that happen to last long.
+        // Cut the first connections, and any that happen to last long.
         if published >= cut_at {
             relay.cut_all();
             cut_at = published + 50;

@@ -1,16 +1,16 @@
-// Cuts, restarts, a server that pauses, a client that is killed.
+// Network cuts, server restarts and pauses, and a killed client.
 mod broken;
 // CometD and Faye in Chromium.
 mod browser;
 // Each stock client with each transport.
 mod clients;
-// Many clients at once.
+// Many simultaneous clients.
 mod crowd;
-// No losses and no duplicates: the acknowledgement extension.
+// The acknowledgement extension prevents losses and duplicates.
 mod lossless;
-// Behind nginx with its default settings.
+// Clients behind nginx with its default settings.
 mod nginx;
-// The same for a client that changes transports, and reports of losses without the extension.
+// Clients that change transports on breaking connections, with and without the acknowledgement extension.
 mod raw_cuts;
 // The protocol byte by byte.
 mod wire;
@@ -29,13 +29,13 @@ struct StartedClient {
     session: String,
 }
 
-/// Starts all stock clients in parallel, each subscribed to these channels, and waits until all are.
+/// Starts all stock clients in parallel and waits until each of them is subscribed to these channels.
 #[track_caller]
 fn start_all(server: SocketAddr, channels: &[&str]) -> Vec<StartedClient> {
     start(&ALL, server, channels)
 }
 
-/// Starts these clients in parallel, each subscribed to these channels, and waits until all are.
+/// Starts these clients in parallel and waits until each of them is subscribed to these channels.
 #[track_caller]
 fn start(
     selected: &[(BayeuxLibrary, BayeuxTransport)],
@@ -60,7 +60,7 @@ fn publish(server: &RunningServer, channel: &str, numbers: impl IntoIterator<Ite
     }
 }
 
-/// Numbers from 1 to `last`.
+/// Returns the numbers from 1 to `last`.
 fn up_to(last: u64) -> Vec<serde_json::Value> {
     (1..=last).map(serde_json::Value::from).collect()
 }

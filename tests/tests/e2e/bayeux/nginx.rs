@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{StartedClient, publish, start, up_to};
 
-/// nginx with nothing but an address to pass requests on to: it buffers, speaks HTTP/1.0, and closes each
+/// nginx is configured only with the address of the server: it buffers, uses HTTP/1.0 and closes each
 /// connection.
 #[test]
 fn polling_works_behind_nginx_with_its_defaults() {
@@ -15,7 +15,7 @@ fn polling_works_behind_nginx_with_its_defaults() {
     check_clients(&server, &proxy, &Vec::from_iter(polling));
 }
 
-/// With the three lines that nginx needs to pass a WebSocket on.
+/// nginx has the three directives that it needs to forward a WebSocket.
 #[test]
 fn all_transports_work_behind_nginx_that_upgrades() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);

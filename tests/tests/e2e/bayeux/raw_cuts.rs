@@ -1,5 +1,5 @@
-//! Clients that change transports on connections that break. `ENCKE_SEED=<n>` repeats the fates of the
-//! connections.
+//! Clients that change transports on connections that break. `ENCKE_SEED=<n>` repeats a run with the same
+//! faults.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ use super::{publish, up_to};
 
 const CONNECTIONS: u32 = 40;
 
-/// How long a client listens before it sends the next connect.
+/// How long a client waits for messages before it sends the next connect.
 const LISTEN_TIME: Duration = Duration::from_millis(20);
 
 #[expect(clippy::print_stdout, reason = "a failing run can be repeated")]
@@ -34,7 +34,8 @@ fn rng() -> (u64, SmallRng) {
     (seed, SmallRng::seed_from_u64(seed))
 }
 
-/// A relay that cuts connections somewhere after the response to an upgrade, and lets one in four last.
+/// Starts a relay that cuts connections somewhere after the response to an upgrade and leaves one in four
+/// intact.
 fn relay(server: &RunningServer, seed: u64) -> Relay {
     let mut rng = SmallRng::seed_from_u64(seed ^ 1);
     Relay::new(server.public, move || match rng.random_range(0..4) {
@@ -51,7 +52,7 @@ fn open(server: &RunningServer, acknowledges: bool) -> String {
     id
 }
 
-/// A socket that may break at any time, after which it returns nothing more.
+/// WebSocket that may break at any time, after which it returns nothing more.
 struct BreakingSocket {
     raw: RawClient,
     broken: bool,
@@ -72,7 +73,7 @@ impl BreakingSocket {
         self.unanswered += 1;
     }
 
-    /// Returns the next messages, unless `limit` or the connection ends first.
+    /// Returns the next messages. `None` if none arrive within `limit` or the connection has ended.
     fn next(&mut self, limit: Duration) -> Option<Vec<Value>> {
         let until = Instant::now() + limit;
         while !self.broken {
@@ -93,8 +94,8 @@ impl BreakingSocket {
         None
     }
 
-    /// Sends a connect. Returns the messages up to the replies to it and to all connects before it, or up to
-    /// the end.
+    /// Sends a connect. Returns all messages up to the replies to this connect and to all earlier ones, or up
+    /// to the end of the connection.
     fn request_up_to_end(&mut self, connect: &Value) -> Vec<Value> {
         self.send(connect);
         let mut received = Vec::new();
@@ -106,7 +107,7 @@ impl BreakingSocket {
         received
     }
 
-    /// Sends a connect. Returns the messages up to its reply, if there is one.
+    /// Sends a connect. Returns the messages up to its reply, or `None` if no reply arrives.
     fn request(&mut self, connect: &Value) -> Option<Vec<Value>> {
         let received = self.request_up_to_end(connect);
         received.iter().any(is_reply).then_some(received)
@@ -117,7 +118,7 @@ fn is_reply(message: &Value) -> bool {
     message["channel"] == "/meta/connect"
 }
 
-/// Sends a request on a connection of its own. Returns the answer, if all of it arrives.
+/// Sends a request on a separate connection. Returns the messages of the response if it arrives completely.
 fn request_once(address: SocketAddr, message: &Value) -> Option<Vec<Value>> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(TIMEOUT)).ok()?;
@@ -131,7 +132,7 @@ fn request_once(address: SocketAddr, message: &Value) -> Option<Vec<Value>> {
     (answer.body.len() == length).then(|| encke_tests::bayeux::messages(&answer))
 }
 
-/// Over sockets and requests in random turns, wherever they break: every message arrives once, and in order.
+/// WebSockets and requests alternate at random. Wherever they break, every message arrives once and in order.
 #[test]
 fn with_acknowledgements_nothing_is_lost_across_transports() {
     let (seed, mut rng) = rng();
@@ -167,7 +168,7 @@ fn with_acknowledgements_nothing_is_lost_across_transports() {
     assert_eq!(received, up_to(published));
 }
 
-/// Messages arrive at most once and in order, and missing ones are reported.
+/// Messages arrive at most once and in order. Missing ones are reported.
 #[test]
 fn without_acknowledgements_lost_messages_are_reported() {
     let (seed, mut rng) = rng();
@@ -198,8 +199,8 @@ fn without_acknowledgements_lost_messages_are_reported() {
                 note(messages);
             }
         }
-        // Everything sent before the last of these replies has been read. If a client left messages unread,
-        // their loss could not be detected.
+        // Read everything that was sent before the last of these replies. The loss of messages that the
+        // client left unread could not be detected.
         for _ in 0..2 {
             note(socket.request_up_to_end(&connect_now(&id)));
         }

@@ -46,7 +46,7 @@ fn axe_finds_nothing_serious_in_the_documents() {
     check_accessibility(&mut page, "/docs");
 }
 
-/// Checks a page with axe and for sideways scrolling, in each view.
+/// Checks a page with axe, and for horizontal scrolling, in each colour scheme and window size.
 #[track_caller]
 fn check_accessibility(page: &mut Dashboard, place: &str) {
     for scheme in ["light", "dark"] {

@@ -18,7 +18,7 @@ fn channels_are_ranked_by_each_criterion() {
     for (title, first) in [("Busiest", "busy"), ("Largest", "full"), ("Most subscribers", "followed")] {
         page.await_text(&format!("section:has(> h2:text('{title}')) tbody th .name"), first);
     }
-    page.await_text("[data-channel='followed'][data-sort='followers']", "2");
+    page.await_text("[data-channel='followed'][data-sort='subscribers']", "2");
     let bytes = server.admin.get("/api/channels/full").json()["bytes"].as_f64().expect("it is a number");
     let shown = page.text("[data-channel='full'][data-sort='bytes']").expect("it is shown");
     let kib: f64 = shown.strip_suffix(" KiB").expect("the size is in KiB").parse().expect("it is a number");
@@ -58,7 +58,7 @@ fn channel_page_shows_its_log_its_subscribers_and_a_form() {
     page.await_text("section:has(> h2:text('Subscribers')) tbody .badge", "◐ suspended");
 }
 
-/// JavaScript's numbers have 53 bits of precision.
+/// The dashboard must not parse and reformat JSON: JavaScript's numbers have only 53 bits of precision.
 #[test]
 fn json_is_published_and_shown_unchanged() {
     let server = RunningServer::with(&[]);
@@ -72,7 +72,7 @@ fn json_is_published_and_shown_unchanged() {
     assert!(log.contains(&format!("\"data\":{written}")), "{log}");
 }
 
-/// A log that starts again has the same offsets as the old one.
+/// The new log has the same offsets as the old one, so the page cannot tell them apart by offset.
 #[test]
 fn log_shows_new_messages_after_a_restart() {
     let server = RunningServer::with(&[]);

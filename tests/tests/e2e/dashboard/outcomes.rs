@@ -1,4 +1,4 @@
-//! Reports about actions that were not confirmed.
+//! Messages that the dashboard shows for actions that were not confirmed.
 
 use encke_tests::{Dashboard, RunningServer};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn only_a_refused_publish_is_reported_as_not_published() {
         (503, error("overloaded"), "Not published: because of overloaded"),
         (503, error("draining"), "Not published: because of draining"),
         (503, error("outcome_unknown"), "Unknown whether it was published: because of outcome_unknown"),
-        // The answer of a proxy in between.
+        // A response from a proxy between the dashboard and the server.
         (502, Value::Null, "Unknown whether it was published: the server answered 502"),
         (NO_ANSWER, Value::Null, "Unknown whether it was published: the server does not answer"),
     ] {

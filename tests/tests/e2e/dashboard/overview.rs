@@ -3,7 +3,7 @@ use encke_tests::waiting::{TIMEOUT, until};
 use encke_tests::{Dashboard, EventStream, Launch, RunningServer};
 use serde_json::{Value, json};
 
-/// A server with sessions, channels and connections of each kind, on which nothing changes.
+/// Starts a server with sessions, channels and connections of each kind, whose numbers do not change.
 fn populated_server() -> (RunningServer, Vec<encke_tests::client::BackgroundClient>, EventStream) {
     let server = RunningServer::with(&["limits.max_sessions=5", "session.ping_interval=1h"]);
     let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();

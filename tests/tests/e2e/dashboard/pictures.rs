@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{client_of, server_with_users};
 
-/// Maximum size of a picture, in bytes: the README shows all of them.
+/// Maximum size of a picture, in bytes. The README shows all pictures.
 const MAX_BYTES: u64 = 150_000;
 
 /// Minimum uptime of the server in the pictures, in milliseconds.
@@ -18,7 +18,7 @@ const MIN_UPTIME_MS: f64 = 25_000.0;
 
 const USERS: [&str; 8] = ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"];
 
-/// Channels, each with the number of rounds from one message to the next.
+/// Channels, each with the number of rounds between its messages.
 const CHANNELS: [(&str, usize); 6] = [
     ("prices.eur", 1),
     ("prices.usd", 2),
@@ -65,7 +65,8 @@ fn resume(server: &RunningServer, user: &str, hello: &Hello) -> Client {
     Client::connect(server.public, &format!("resume={}&token={token}", hello.resume))
 }
 
-/// Directory for the pictures: `target/pictures`, or with `ENCKE_PICTURES=1` that of the README's pictures.
+/// Returns the directory for the pictures: `target/pictures`, or with `ENCKE_PICTURES=1` the directory of the
+/// README's pictures.
 fn folder() -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let is_for_readme = std::env::var_os("ENCKE_PICTURES").is_some();
@@ -87,7 +88,7 @@ fn take(page: &mut Dashboard, name: &str, height: u32) {
     page.perform("view", &json!([{ "width": 1280, "height": 800, "colorScheme": "light" }]));
 }
 
-/// Continues until the server's uptime, as its page shows it, exceeds `age_ms`.
+/// Continues the activity until the server's uptime, as shown on its page, exceeds `age_ms`.
 #[track_caller]
 fn run_until(activity: &mut Activity<'_>, page: &mut Dashboard, age_ms: f64) {
     eventually_within(CROWD_TIMEOUT, "the server has been up for long enough", || {
@@ -97,7 +98,7 @@ fn run_until(activity: &mut Activity<'_>, page: &mut Dashboard, age_ms: f64) {
     });
 }
 
-/// Clients of this user that stay connected and answer pings.
+/// Starts clients of this user that stay connected and answer pings.
 fn crowd(server: &RunningServer, user: &str) -> LoadgenRun {
     let token = sign(&json!({ "sub": user }), SECRET);
     let arguments = ["--connections", "90", "--rate", "50", "--duration", "5m", "--token", &token];

@@ -54,7 +54,7 @@ fn client_in_the_page_disconnects_and_resumes() {
     page.await_text("main .badge", "● attached");
     assert_eq!(page.text("main a.id"), Some(id.clone()));
 
-    // Another page shows the session, which is still open.
+    // The session's page shows that it is still open.
     page.click("main a.id");
     page.await_text("h1", "Session");
     page.await_text(".badge", "● attached");
@@ -99,7 +99,7 @@ fn attempt_to_connect_can_be_dropped() {
     assert_eq!(page.perform("kept", &json!(["some.token"])), true, "the token is still in its field");
 }
 
-/// A server that sends frames which Encke never sends.
+/// Starts a server that sends frames which Encke never sends.
 fn foreign_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("the listener is bound");
@@ -162,7 +162,7 @@ fn silent_client_is_detected() {
     let (mut page, id) = connected(&server);
     await_frame(&mut page, "received", r#"{"ping":"#);
     await_frame(&mut page, "sent", r#"{"pong":"#);
-    page.click("text=Stop answering");
+    page.click("button:text-is('Stop answering')");
     page.await_text(
         STATE,
         "Closed by the server: 4000 (pong_timeout). The session waits for you to reconnect.",

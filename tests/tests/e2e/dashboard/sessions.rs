@@ -8,7 +8,7 @@ use super::{client_of, names, server_with_users};
 
 const ROWS: &str = ".list tbody th";
 
-/// Selector of a session's row.
+/// Returns the selector of a session's row.
 fn link(id: &str) -> String {
     format!(".list a[href='#/sessions/{id}']")
 }

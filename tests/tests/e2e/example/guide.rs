@@ -10,7 +10,7 @@ use super::{BACKEND, Example, SERVER, names};
 
 const README: &str = include_str!("../../../../README.md");
 
-/// Commands that the guide asks its reader to type.
+/// Returns the commands that the guide asks its reader to type.
 fn commands() -> Vec<&'static str> {
     let guide = README.split_once("\n## Guide\n").expect("the README has a guide").1;
     let guide = guide.split_once("\n## ").expect("another section follows").0;
@@ -18,7 +18,7 @@ fn commands() -> Vec<&'static str> {
     blocks.flat_map(str::lines).collect()
 }
 
-/// Current contents of a page.
+/// Returns the current contents of a page.
 fn on_page(pages: &Script, name: &str) -> Value {
     pages.values(name).pop().unwrap_or_default()
 }
@@ -32,7 +32,7 @@ fn await_messages(pages: &Script, names: &[&str], messages: &[&str]) {
     }
 }
 
-/// Sends a command to the pages, and waits until it is done.
+/// Sends a command to the pages and waits until it is done.
 #[track_caller]
 fn run_command(pages: &mut Script, command: &Value) {
     let before = pages.count("done");
@@ -57,7 +57,7 @@ fn disconnect_alice(example: &Example, command: &str) {
     assert_eq!(output.stdout, br#"{"sessions":1}"#, "{output:?}");
 }
 
-/// Users and events on the backend's list of departures.
+/// Returns the users and events on the backend's list of departures.
 fn departures(example: &Example, command: &str) -> Vec<(Value, Value)> {
     let output = example.shell(command).output().expect("sh is installed");
     let listed: Vec<Value> = serde_json::from_slice(&output.stdout).expect("the backend answers JSON");
@@ -111,7 +111,7 @@ fn guide_works_word_for_word() {
     run_command(&mut pages, &json!({"leave": ["bob"]}));
     await_no_session(&server, "bob");
     let backend = example.start_backend(start_backend);
-    // The pause between two attempts is up to 30 s.
+    // The pause between two delivery attempts is up to 30 s.
     let bob = (json!("bob"), json!("session.closed"));
     eventually_within(TIMEOUT + Duration::from_secs(30), "the backend lists bob", || {
         (departures(&example, list_departures) == [bob.clone()]).then_some(())

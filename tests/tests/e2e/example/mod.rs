@@ -1,7 +1,7 @@
-//! The chat of `tests/example`: its original files, except for the addresses, in a directory like that of a
+//! The chat of `tests/example`: its original files, except for the addresses, in a directory that resembles a
 //! fresh clone.
 
-// The README's guide, in two browsers.
+// The README's guide, followed in two browsers.
 mod guide;
 
 use std::fs;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 pub(crate) const BACKEND: &str = "mkdir -p /tmp/encke && python3 tests/example/backend.py";
 pub(crate) const SERVER: &str = "cargo run --release -- --config tests/example/encke.toml";
 
-/// A copy of the example, see the [module](self).
+/// Copy of the example. See the [module](self).
 pub(crate) struct Example {
     clone: TempDir,
     pub(crate) backend: Port,
@@ -28,14 +28,14 @@ pub(crate) struct Example {
     admin: Port,
 }
 
-/// A port that stays reserved while nothing listens on it.
+/// Port that stays reserved while nothing listens on it.
 pub(crate) struct Port {
     pub(crate) address: SocketAddr,
     _bound: Socket,
 }
 
 impl Port {
-    /// Binds without listening, with an option that lets others bind to the port as well, and listen.
+    /// Binds without listening, with an option that lets other processes bind to the port as well and listen.
     fn reserve() -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         socket.set_reuse_address(true).expect("the socket accepts the option");
@@ -59,7 +59,7 @@ impl Example {
         example
     }
 
-    /// Replaces the addresses and the directory in a text by those of this test.
+    /// Replaces the addresses and the directory in a text with those of this test.
     fn localized(&self, text: &str) -> String {
         let port = format!("PORT = {}", self.backend.address.port());
         text.replace("127.0.0.1:3000", &self.backend.address.to_string())
@@ -69,7 +69,8 @@ impl Example {
             .replace("/tmp/encke", &self.clone.path().join("encke").display().to_string())
     }
 
-    /// A shell that runs a command of the README in the clone, and becomes the last program of that command.
+    /// Returns a shell that runs a command from the README in the clone, and that becomes the last program of
+    /// that command.
     pub(crate) fn shell(&self, command: &str) -> Command {
         let (before, last) = command.rsplit_once("&& ").unwrap_or(("true ", command));
         let mut shell = Command::new("sh");
@@ -79,7 +80,7 @@ impl Example {
         shell
     }
 
-    /// Starts the backend, and waits until it listens.
+    /// Starts the backend and waits until it listens.
     #[track_caller]
     pub(crate) fn start_backend(&self, command: &str) -> Process {
         let child = self.shell(command).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
@@ -88,7 +89,7 @@ impl Example {
         backend
     }
 
-    /// The server under test, with the arguments of the README.
+    /// Returns the server under test with the arguments from the README.
     #[track_caller]
     pub(crate) fn launch(&self, command: &str) -> Launch {
         let arguments = command.strip_prefix("cargo run --release -- ").expect("the command runs the server");
@@ -98,7 +99,7 @@ impl Example {
         arguments.split(' ').fold(launch, Launch::argument)
     }
 
-    /// The backend's answer at this path.
+    /// Returns the backend's response to a `GET` of this path.
     #[track_caller]
     pub(crate) fn get(&self, path: &str, headers: &str) -> String {
         let Port { address, .. } = self.backend;
@@ -110,7 +111,7 @@ impl Example {
         answer.body
     }
 
-    /// The backend's answer to this body.
+    /// Returns the backend's response to a `POST` of this body.
     #[track_caller]
     pub(crate) fn post(&self, path: &str, body: &str) -> HttpResponse {
         let Port { address, .. } = self.backend;
@@ -118,14 +119,15 @@ impl Example {
         admin::send_request(address, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
     }
 
-    /// All events that the server has sent to the backend, each once, in the order of their first arrival.
+    /// Returns all events that the server has sent to the backend, once each, in the order of their first
+    /// arrival.
     #[track_caller]
     pub(crate) fn events(&self) -> Vec<Value> {
         serde_json::from_str(&self.get("/events", "")).expect("the backend answers JSON")
     }
 }
 
-/// Names of the events of a session. Asserts that the events are numbered from 1.
+/// Returns the names of a session's events, asserting that the events are numbered from 1.
 #[track_caller]
 pub(crate) fn names<'a>(events: &'a [Value], session: &str) -> Vec<&'a str> {
     let own: Vec<_> = events.iter().filter(|event| event["session"] == session).collect();

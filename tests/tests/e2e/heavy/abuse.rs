@@ -7,8 +7,8 @@ use encke_tests::waiting::heavy_test_lock;
 use encke_tests::{Metrics, RunningServer, binaries};
 use serde_json::json;
 
-/// Runs the attack given by these options and asserts that the healthy session lost nothing. `look` receives
-/// the server's metrics repeatedly during the attack.
+/// Runs the attack that these options specify and asserts that the healthy session lost nothing. Calls `look`
+/// with the server's metrics repeatedly during the attack.
 #[track_caller]
 fn attack(server: &RunningServer, words: &str, look: impl Fn(&Metrics)) -> LoadgenReport {
     attack_for("1s", server, words, look)
@@ -94,7 +94,7 @@ fn attached_sessions_never_exceed_max_connections() {
     let _lock = heavy_test_lock();
     let server = RunningServer::with(&["limits.max_connections=10"]);
     let arguments = "--attack resume --connections 20 --connect-timeout 2s";
-    // A replaced connection counts until it is closed.
+    // A replaced connection is counted until it is closed.
     let look = |metrics: &Metrics| assert!(metrics.sessions("attached") <= 10.0, "{}", metrics.text());
     let report = attack(&server, arguments, look);
     assert!(report.number("/answers/resume/new_session") > 0.0, "{report:?}");
@@ -134,10 +134,11 @@ fn history_never_exceeds_its_total_limit() {
     let _lock = heavy_test_lock();
     let server = RunningServer::with(&["channel.history_total_bytes=4MiB"]);
     let look = |metrics: &Metrics| {
-        // Each connection may exceed the limit by one message while room is made for it.
+        // Each connection may exceed the limit by one message while older messages are being evicted for it.
         assert!(metrics.value("encke_log_bytes") <= TOTAL_BYTES + 3.0 * 65_536.0, "{}", metrics.text());
     };
-    // The attack reads six megabytes at a time, which takes a busy machine more than a second.
+    // Allow more than a second: the attack reads six megabytes at a time, which takes longer on a busy
+    // machine.
     let report = attack_for("5s", &server, "--attack history --connections 2", look);
     assert!(report.number("/answers/history/ok") > 0.0, "{report:?}");
 }
@@ -156,7 +157,7 @@ fn a_fast_publisher_does_not_evict_history_of_others() {
 fn silent_sockets_are_evicted_and_new_clients_admitted() {
     let _lock = heavy_test_lock();
     let server = RunningServer::with(&["limits.max_handshakes=20"]);
-    // No socket is evicted before it has been silent for a second.
+    // Run for longer than a second: no socket is evicted before it has been silent for that long.
     let report = attack_for("3s", &server, "--attack handshakes --connections 60", |_| {});
     assert_visitor_admitted(&report, "handshakes");
     assert!(report.number("/answers/handshakes/cut") > 0.0, "{report:?}");
@@ -191,7 +192,7 @@ fn commands_above_the_rate_limit_are_rejected() {
     assert!(report.number("/answers/publishes/close_4104") > 0.0, "{report:?}");
 }
 
-/// Runs loadgen with arguments that it must refuse.
+/// Runs loadgen with arguments that it must reject.
 fn run_refused(words: &str) -> Output {
     let output = Command::new(binaries::loadgen()).args(words.split(' ')).output();
     output.expect("loadgen can be started")

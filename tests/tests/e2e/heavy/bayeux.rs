@@ -111,7 +111,7 @@ fn clients_end_their_sessions_with_a_disconnect() {
         let report = run(&server, scheme, "churn", "--rate 200 --duration 2s --lifetime exp:500ms");
         report.assert(&[("errors", 0.0), ("unexpected_closes", 0.0)]);
         assert!(report.number("left") > 0.0, "{report:?}");
-        // The end of the run may have disconnected some clients before they received the reply.
+        // When the run ended, some clients may have been disconnected before they received the reply.
         until("all clients that left have closed their sessions", || {
             server.admin.metrics().events("closed", "client") >= report.number("left")
         });

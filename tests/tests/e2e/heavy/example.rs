@@ -1,5 +1,5 @@
-//! A thousand sessions of the chat in `tests/example` are disconnected at random while its backend is down
-//! for a minute. `ENCKE_SEED=<n>` repeats the same disconnects.
+//! The chat in `tests/example` with a thousand sessions: clients are disconnected at random while the backend
+//! is down for a minute. `ENCKE_SEED=<n>` repeats the same disconnects.
 
 use std::time::{Duration, Instant};
 
@@ -16,22 +16,22 @@ use crate::example::{BACKEND, Example, SERVER, names};
 
 const SESSIONS: usize = 1_000;
 const USERS: usize = 10;
-/// How long the backend is down. Sessions that are disconnected during that time and do not reconnect expire
-/// before it ends.
+/// How long the backend is down: long enough for sessions that are disconnected in the meantime and not
+/// resumed to expire before the backend returns.
 const BACKEND_DOWNTIME: Duration = Duration::from_secs(60);
 const WINDOW: &str = "session.reconnect_window=20s";
-/// Number of clients disconnected at a time: few enough for those that reconnect to do so within the window,
+/// Number of clients disconnected at a time, few enough that those which reconnect do so within the window,
 /// even on a busy machine.
 const DISCONNECT_BATCH: usize = 50;
 
-/// Client, with the events that the backend must receive for its session.
+/// Client, and the events that the backend must receive for its session.
 struct Visitor {
     client: RawClient,
     hello: Hello,
     events: Vec<&'static str>,
 }
 
-/// Session that expires, with the events that the backend must receive for it.
+/// Session that expires, and the events that the backend must receive for it.
 type ExpectedEvents = (String, Vec<&'static str>);
 
 /// Returns the token of a signed-in user.
@@ -48,8 +48,8 @@ fn connect_visitors(server: &RunningServer, example: &Example) -> Vec<Visitor> {
     visitors.map(|(client, hello)| Visitor { client, hello, events: vec!["session.opened"] }).collect()
 }
 
-/// Disconnects half of the clients. Half of these reconnect at once; the sessions of the others, which will
-/// expire, are returned.
+/// Disconnects half of the clients. Half of these reconnect immediately. Returns the sessions of the others,
+/// which will expire.
 fn disconnect_half(
     server: &RunningServer,
     random: &mut SmallRng,
@@ -89,7 +89,7 @@ fn disconnect_half(
     lost
 }
 
-/// Disconnects all remaining clients for good.
+/// Disconnects all remaining clients permanently.
 fn disconnect_all(visitors: Vec<Visitor>) -> Vec<ExpectedEvents> {
     let lost = visitors.into_iter().map(|Visitor { hello, mut events, .. }| {
         events.extend(["session.suspended", "session.expired"]);
@@ -98,8 +98,8 @@ fn disconnect_all(visitors: Vec<Visitor>) -> Vec<ExpectedEvents> {
     lost.collect()
 }
 
-/// Waits until the backend has accepted `count` events, and returns its events. The delay between two
-/// delivery attempts is up to 30 s.
+/// Waits until the backend has accepted `count` events and returns its events. The delay between two delivery
+/// attempts is up to 30 s.
 fn await_events(server: &RunningServer, example: &Example, count: usize) -> Vec<Value> {
     let delivered = r#"encke_webhook_events_total{webhook="0",outcome="delivered"}"#;
     eventually_within(CROWD_TIMEOUT + Duration::from_secs(60), format!("{count} events"), || {
@@ -124,7 +124,7 @@ fn events_of_a_thousand_sessions_are_delivered_once_and_in_order_despite_backend
 
     let mut visitors = connect_visitors(&server, &example);
     let mut expired = disconnect_half(&server, &mut random, &mut visitors);
-    // The backend ends while it receives events.
+    // Stop the backend while it receives events.
     drop(backend);
     let killed = Instant::now();
     let before = expired.len();

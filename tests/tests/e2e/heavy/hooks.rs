@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 const WINDOW: Duration = Duration::from_secs(1);
 const OTHERS: usize = 20;
 
-/// Hooks that block on the expiry of one session and record the expiries of the others.
+/// Hooks that block on the expiry of one session and record when the other sessions expire.
 #[derive(Clone, Default)]
 struct BlockOnOneExpiry(Arc<ExpiryRecord>);
 
@@ -36,7 +36,7 @@ impl Hooks for BlockOnOneExpiry {
         let id = session.to_string();
         if blocks_on.lock().as_ref() == Some(&id) {
             blocked.store(true, Ordering::Release);
-            // If this blocked the other expiries, the wait would time out.
+            // This wait would time out if it blocked the other expiries.
             until("all other sessions expire", || expired.lock().len() == OTHERS);
             over.store(true, Ordering::Release);
         } else {
@@ -65,8 +65,8 @@ fn a_blocking_hook_delays_no_other_session() {
     first.drop_connection();
     let mut left = Vec::new();
     for other in others {
-        // Several ticks apart, so that the workers receive each expiry in a batch of its own, and all while
-        // the first hook blocks.
+        // Disconnect several ticks apart, so that the workers receive each expiry in a separate batch, all
+        // while the first hook blocks.
         let_pass(Duration::from_millis(25));
         let at = Instant::now();
         left.push((other.drop_connection().session, at));
@@ -92,7 +92,7 @@ fn a_blocking_hook_delays_no_other_session() {
     server.stop();
 }
 
-/// Hooks that block on every expiry until released.
+/// Hooks that block on every expiry until they are released.
 #[derive(Clone, Default)]
 struct BlockOnExpiry(Arc<AtomicBool>);
 
@@ -137,7 +137,7 @@ fn a_server_whose_workers_are_stuck_is_not_healthy() {
     server.stop();
 }
 
-/// Hooks that record the user of each session opened.
+/// Hooks that record the user of each session that is opened.
 #[derive(Clone, Default)]
 struct UserRecorder(Arc<Mutex<Vec<Option<String>>>>);
 

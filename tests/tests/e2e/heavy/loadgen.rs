@@ -38,6 +38,6 @@ fn all_clients_resume_after_a_disconnect() {
     assert_eq!(report.number("resumed"), 1000.0, "{report:?}");
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("opened", "connect"), 1000.0);
-    // A client that reconnects before the server has noticed its disconnect takes the session over.
+    // A client that reconnects before the server has noticed its disconnect takes over the session.
     assert_eq!(metrics.events("resumed", "reconnect") + metrics.events("resumed", "take_over"), 1000.0);
 }

@@ -22,7 +22,7 @@ fn token(valid: Duration) -> String {
     sign(&claims, SECRET)
 }
 
-/// Runs loadgen to completion, and asserts that `secret` appears in nothing that it prints or writes.
+/// Runs loadgen to completion and asserts that `secret` appears in nothing that it prints or writes.
 fn run(arguments: &[&str], report: &TempDir, secret: &str) -> (Output, Value) {
     let mut command = Command::new(binaries::loadgen());
     command.args(arguments).args(["--json-lines", "--report"]).arg(report.path()).stdin(Stdio::null());

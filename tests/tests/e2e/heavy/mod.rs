@@ -1,9 +1,9 @@
-//! Tests that load the machine or measure time on it. They run one at a time, serialised by
+//! Tests that put load on the machine or depend on its timing. They run one at a time, serialised by
 //! [`heavy_test_lock`](encke_tests::waiting::heavy_test_lock). `tests/run` runs them in a separate process,
-//! in parallel with all others: in a shared process, tests that wait for the lock would occupy threads that
-//! other tests could use.
+//! in parallel with all other tests: in a shared process, tests that wait for the lock would occupy threads
+//! that other tests could use.
 
-// Attacks, each next to a well-behaved session.
+// Attacks, each alongside a well-behaved session.
 mod abuse;
 // Bayeux clients of the load generator.
 mod bayeux;

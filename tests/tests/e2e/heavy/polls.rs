@@ -90,8 +90,8 @@ fn a_second_poll_takes_the_session_over() {
 fn timeouts_close_polling_sessions_on_time() {
     let _lock = heavy_test_lock();
     for (setting, code) in [("session.idle=2s", "4004"), ("session.lifetime=2s", "4006")] {
-        // A single poll is held all the time: if a session ends between two polls, only the next poll can
-        // report that it is closed.
+        // A single poll is held throughout: if a session ends between polls, only the next poll can report
+        // that it is closed.
         let server = RunningServer::with(&[setting, "session.poll_hold=20s"]);
         let words = format!("--connections 100 --rate 400 --duration 20s --after 2s --code {code}");
         run(&server, "expire", &words).assert(&[
@@ -112,7 +112,7 @@ fn polling_clients_connect_and_leave() {
     let report = run(&server, "churn", "--rate 200 --duration 2s --lifetime exp:500ms");
     report.assert(&[("errors", 0.0), ("unexpected_closes", 0.0)]);
     assert!(report.number("left") > 0.0, "{report:?}");
-    // The end of the run may have disconnected some clients before they received the reply.
+    // When the run ended, some clients may have been disconnected before they received the reply.
     until("all clients that left have closed their sessions", || {
         server.admin.metrics().events("closed", "client") >= report.number("left")
     });

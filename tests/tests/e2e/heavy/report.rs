@@ -1,4 +1,4 @@
-//! Report pages of the load generator in Chromium: light and dark, wide and narrow.
+//! The load generator's report pages in Chromium: light and dark, wide and narrow.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use encke_tests::waiting::heavy_test_lock;
 use encke_tests::{RunningServer, Script, binaries};
 use serde_json::{Value, json};
 
-/// Minimum contrast that WCAG requires of text, and of graphics.
+/// Minimum contrasts that WCAG requires for text and for graphics.
 const TEXT_CONTRAST: f64 = 4.5;
 const LINE_CONTRAST: f64 = 3.0;
 

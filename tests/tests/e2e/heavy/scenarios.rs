@@ -6,10 +6,10 @@ use encke_tests::loadgen::{LoadgenReport, LoadgenRun};
 use encke_tests::waiting::{heavy_test_lock, until};
 use encke_tests::{RunningServer, binaries};
 
-/// Number of clients that resumed with a hello within the window, or whose outcome is undecided.
+/// Returns the number of clients that resumed, including clients whose outcome is undecided.
 fn resumed_or_undecided(report: &LoadgenReport) -> f64 {
-    // On a busy machine a hello may arrive after the window although it was requested within it. Such an
-    // attempt proves nothing.
+    // On a busy machine, a hello may arrive after the window although it was requested within it. Such an
+    // attempt proves nothing and is undecided.
     report.number("resumed") + report.number("undecided")
 }
 
@@ -52,8 +52,8 @@ fn mute_closes_received_while_loadgen_was_stopped_are_not_counted_as_early() {
     let arguments = ["--connections", "100", "--rate", "1000", "--duration", "20s"];
     let running = LoadgenRun::start("mute", &server, &arguments);
     until("all clients are connected", || server.admin.metrics().sessions("attached") == CONNECTIONS);
-    // The first pings are sent half a second to a second after the hello, and the closes follow a second
-    // later.
+    // The first pings are sent half a second to a second after the hello. The server closes the connections a
+    // second later.
     running.process.freeze(Duration::from_millis(1200));
     let report = running.report(Duration::from_secs(60));
     report.assert(&[("muted", CONNECTIONS), ("closed", CONNECTIONS), ("early", 0.0), ("still_open", 0.0)]);
@@ -150,7 +150,8 @@ fn resume_delivers_everything_once_and_in_order() {
     assert_eq!(resumed_or_undecided(&report), 120.0, "{report:?}");
 }
 
-/// Publishes 5 MB while 4 of 20 subscribers read slowly. The log keeps everything for those that fall behind.
+/// Publishes 5 MB while 4 of 20 subscribers read slowly. The log keeps everything for subscribers that fall
+/// behind.
 fn slow(settings: &[&str], options: &[&str]) -> (RunningServer, LoadgenReport) {
     let room = ["channel.history_messages=10000", "channel.history_bytes=64MiB", "limits.send_buffer=16KiB"];
     let server = RunningServer::with(&[&room, settings].concat());
@@ -188,7 +189,7 @@ fn slow_a_client_that_reads_with_pauses_is_kept() {
 fn slow_links_are_not_considered_dead() {
     let _lock = heavy_test_lock();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
-    // 200 KB at 6 KB/s, with pings queued behind the messages.
+    // The slow clients receive 200 KB at 6 KB/s, with pings queued behind the messages.
     let report = LoadgenReport::run(
         "slow",
         &server,
@@ -214,7 +215,7 @@ fn churn_all_arriving_clients_are_served() {
     );
     report.assert(&[("errors", 0.0), ("skipped", 0.0), ("unexpected_closes", 0.0)]);
     let [arrived, connected, left] = ["arrived", "connected", "left"].map(|name| report.number(name));
-    // 400 arrivals, plus or minus five standard deviations.
+    // Expect 400 arrivals, with a tolerance of five standard deviations.
     assert!((300.0..500.0).contains(&arrived), "{report:?}");
     assert!(left <= connected && connected <= arrived, "{report:?}");
     assert!(left >= 100.0, "{report:?}");
@@ -274,8 +275,8 @@ const PLAN: &str = r#"
 #[test]
 fn mix_scenarios_run_together() {
     let _lock = heavy_test_lock();
-    // Clients that answer may be late on a busy machine, while mute clients must be detected before their
-    // scenario ends.
+    // Use long timeouts: on a busy machine, even clients that answer may be late. Mute clients must still be
+    // detected before their scenario ends.
     let server = RunningServer::with(&["session.ping_interval=2s", "session.pong_timeout=2s"]);
     let plan = tempfile::NamedTempFile::new().expect("a temporary file can be created");
     fs::write(plan.path(), PLAN).expect("the file can be written");
@@ -300,7 +301,7 @@ fn mix_scenarios_run_together() {
     ]);
 }
 
-/// Restarts the server under load, and asserts that each session is resumed and each message delivered once
+/// Restarts the server under load and asserts that every session is resumed and every message delivered once
 /// and in order.
 fn assert_restarted(publisher: &str, sessions: f64) {
     let folder = tempfile::tempdir().expect("a temporary directory can be created");

@@ -8,8 +8,8 @@ const MEBIBYTE: f64 = 1024.0 * 1024.0;
 #[test]
 fn server_costs_are_reported() {
     let _lock = heavy_test_lock();
-    // Long enough for a busy machine to pause the load generator for a while, and short enough for two pings
-    // each.
+    // The interval is long enough for a busy machine to pause the load generator for a while, and short
+    // enough for two pings to each client.
     let server = RunningServer::with(&["session.ping_interval=3s", "session.pong_timeout=3s"]);
     let (pid, admin) = (server.id().to_string(), format!("http://{}", server.admin.address()));
     let report = LoadgenReport::run(
@@ -22,8 +22,8 @@ fn server_costs_are_reported() {
         .concat(),
     );
     report.assert(&[("connected", CONNECTIONS), ("errors", 0.0), ("unexpected_closes", 0.0)]);
-    // Lateness is measured from when the last pong was sent, before the server can have received it, so none
-    // can appear early.
+    // Lateness is measured from the time at which the last pong was sent, before the server can have received
+    // it, so no ping can appear early.
     report.assert(&[("pings_early", 0.0)]);
     assert!(report.number("/ping_lateness_ms/count") >= CONNECTIONS, "{report:?}");
     let measured = |path: &str| report.number(&format!("/server/{path}"));
@@ -47,8 +47,7 @@ fn server_costs_are_reported() {
     assert_eq!(measured("steady_connections"), CONNECTIONS);
     assert!(measured("steady_seconds") >= 1.0, "{report:?}");
 
-    // There is one timer for each session, except for timers that are being fired, and each session was
-    // pinged.
+    // Each session has one timer, except while its timer is being fired, and each session was pinged.
     assert!(measured("timers/entries_peak") >= CONNECTIONS / 2.0, "{report:?}");
     assert!(measured("timers/expiries") >= CONNECTIONS, "{report:?}");
     let lateness = ["p50", "p99", "p99.9", "max"].map(|name| measured(&format!("timers/lateness_ms/{name}")));

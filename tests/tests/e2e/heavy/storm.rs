@@ -4,10 +4,10 @@ use encke_tests::{Hello, Launch, RunningServer};
 
 const CLIENTS: usize = 10_000;
 /// Permitted growth of resident memory in the second and third round. It covers random fragmentation, a few
-/// per cent on a busy machine. A leak of one kilobyte a session would exceed it.
+/// per cent on a busy machine. A leak of one kilobyte per session would exceed it.
 const MAX_GROWTH: f64 = 0.1;
 
-/// All clients connect, disconnect, resume their sessions and close them.
+/// Connects all clients, disconnects them, resumes their sessions and closes them.
 fn round(server: &RunningServer) {
     let first = connect(server, &vec![String::new(); CLIENTS]);
     await_sessions(server, "attached", CLIENTS);
@@ -42,7 +42,8 @@ fn ten_thousand_clients_resume_three_times() {
         "log.level=warn",
     ];
     let server = Launch::with(&settings).start();
-    // Counted before the first client connects: descriptors that close a little later must not be included.
+    // Count before the first client connects: its descriptors are closed a little later and must not be
+    // included.
     let open = server.open_descriptors();
     server.assert_healthy();
     let mut resident = Vec::new();

@@ -4,12 +4,12 @@ use encke_tests::raw::RawClient;
 use encke_tests::waiting::heavy_test_lock;
 
 const CLIENTS: usize = 10_000;
-/// Limit of the log, which is full before anything is measured.
+/// Maximum number of messages in the log, which is full before anything is measured.
 const LOG_MESSAGES: u64 = 100;
 const ROUNDS: u64 = 20;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// A suspended session costs only its cursors, however much is published.
+/// A suspended session costs only its cursors, regardless of how much is published.
 #[test]
 fn suspended_sessions_on_a_busy_channel_use_constant_memory() {
     let _lock = heavy_test_lock();

@@ -70,7 +70,7 @@ fn answer_of_the_backend_is_passed_on() {
         backend.reply_with(move |_| answer.clone());
         assert_eq!(reply(&mut client, &call("x", Value::Null)), expected);
     }
-    // None of these answers counts as a failure, so the backend is called every time.
+    // None of these responses counts as a failure, so the backend is called every time.
     assert_eq!(backend.requests().len(), 7);
 }
 
@@ -99,7 +99,7 @@ fn invalid_calls_do_not_reach_the_backend() {
 fn calls_run_concurrently_and_replies_keep_their_order() {
     const CALLS: usize = 10;
     let backend = Backend::start();
-    // The first call is answered once the backend has received all of them.
+    // The backend replies to the first call only after it has received all of them.
     let received = Arc::new(AtomicUsize::new(0));
     backend.reply_with(move |call| {
         received.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +161,7 @@ fn calls_fail_without_a_request_while_the_backend_does_not_answer() {
     assert_eq!(error_code(&reply(&mut client, &call("x", 1))), "unavailable");
     assert_eq!(backend.requests().len(), before, "the backend is not called");
     backend.reply_with_status(200);
-    // After a pause of a second, which doubles if a trial request fails.
+    // The server calls the backend again after a pause of a second, which doubles if a trial request fails.
     eventually("the backend is called again", || {
         let answer = reply(&mut client, &call("x", 1));
         (answer == json!({"ok": {"data": null}})).then_some(())
@@ -211,7 +211,7 @@ fn bayeux_service_channel_is_a_method() {
     assert_eq!(reply["error"], "400:/service/nothing:there is no such method");
 }
 
-/// A polled session makes its calls in requests.
+/// A session that uses polls sends its calls in HTTP requests.
 #[test]
 fn call_in_a_request_is_answered() {
     let backend = Backend::start();
@@ -225,7 +225,8 @@ fn call_in_a_request_is_answered() {
     assert_eq!(answer.json(), json!(expected));
 }
 
-/// The commands of one request are executed one after the other, however long the backend takes for each.
+/// The commands of one request are executed one after the other, regardless of how long the backend takes for
+/// each.
 #[test]
 fn request_is_not_closed_while_it_waits_for_the_backend() {
     const CALLS: usize = 4;
@@ -240,7 +241,7 @@ fn request_is_not_closed_while_it_waits_for_the_backend() {
     assert_eq!(answer.json().as_array().map(Vec::len), Some(CALLS), "{answer:?}");
 }
 
-/// A body that is delimited by the end of its connection may be incomplete, even if it is empty.
+/// A response body that is delimited by the end of its connection may be incomplete, even if it is empty.
 #[test]
 fn answer_without_a_length_is_not_an_approval() {
     let backend = Backend::start();

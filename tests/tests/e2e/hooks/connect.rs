@@ -15,12 +15,12 @@ const TOKEN_EXPIRED: u16 = 4003;
 const OVERLOADED: u16 = 4005;
 const UNAUTHORIZED: u16 = 4102;
 
-/// A server without token keys, whose backend authenticates clients.
+/// Configures a server without token keys, whose backend authenticates clients.
 fn launch_with_connect_hook(backend: &Backend) -> Launch {
     Launch::default().set(&format!("backend.connect={}", backend.url("/connect")))
 }
 
-/// A backend that takes the token for the user id. Users may use the channels below their own name.
+/// Starts a backend that uses the token as the user id. Users may use the channels below their own name.
 fn name_backend() -> Backend {
     let backend = Backend::start();
     backend.reply_with(|request| match request.json()["token"].as_str() {
@@ -78,7 +78,7 @@ fn backend_authenticates_each_transport_and_dialect() {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert_eq!(send_request(server.public, &request).status, 401, "{path}");
     }
-    // A channel that the client may not subscribe to.
+    // The client may not subscribe to this channel.
     let request =
         "GET /events?token=alice&channels=bob.inbox HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(send_request(server.public, request).status, 403);
@@ -146,7 +146,7 @@ fn resume_does_not_call_the_backend() {
     let mut stream = EventStream::reconnect(server.public, "", &stream_id);
     assert!(stream.hello().recovered);
     assert_eq!(backend.requests().len(), 1);
-    // With an invalid resume token, the client is a new one.
+    // A client with an invalid resume token counts as new, so the backend is called.
     assert_eq!(Client::refusal_code(server.public, "resume=s_nonsense&token=alice"), OVERLOADED);
 }
 
@@ -185,7 +185,7 @@ fn failing_backend_refuses_clients_with_a_retry_delay() {
         assert_eq!(client.close_code(), OVERLOADED);
     }
     assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
-    // A client that waits for the backend does not delay others.
+    // A client that waits for the backend does not delay other clients.
     backend.reply_with(|request| {
         let waits = request.json()["token"] == "slow";
         BackendReply::status(200).delayed_by(if waits { Duration::from_secs(3) } else { Duration::ZERO })
@@ -215,7 +215,7 @@ fn forwarded_headers_and_cookies_are_configurable() {
     assert_eq!((&body["headers"], &body["cookies"]), (&json!({"user-agent": "me"}), &json!({"sid": "a=b"})));
 }
 
-/// A server with token keys verifies tokens first, and sends the user to the backend.
+/// A server with token keys verifies the token first and sends the user to the backend.
 #[test]
 fn tokens_are_verified_before_the_backend_is_called() {
     let backend = Backend::start();
@@ -234,7 +234,7 @@ fn tokens_are_verified_before_the_backend_is_called() {
     assert_eq!(backend.requests().len(), 1);
 }
 
-/// A client that resumes is not authenticated again, but only for the session of its resume token.
+/// A client that resumes is not authenticated again, but this holds only for the session of its resume token.
 #[test]
 fn resume_token_gives_access_to_its_own_session_only() {
     let backend = name_backend();
@@ -242,9 +242,9 @@ fn resume_token_gives_access_to_its_own_session_only() {
     let hello = Client::connect(server.public, "token=alice").drop_connection();
     backend.reply_with_status(403);
     let token = &hello.resume;
-    // The last of two parameters counts, everywhere.
+    // If a parameter is repeated, the last one counts everywhere.
     assert_eq!(Client::refusal_code(server.public, &format!("resume={token}&resume=x")), UNAUTHORIZED);
-    // The session cannot be resumed with this seq.
+    // The session cannot be resumed from this seq.
     assert_eq!(Client::refusal_code(server.public, &format!("resume={token}&seq=999999")), UNAUTHORIZED);
     // Only event streams have a `Last-Event-ID`.
     let mut client = RawClient::connect(server.public);
@@ -287,7 +287,7 @@ fn backend_is_not_called_for_rejected_requests() {
     assert_eq!(backend.requests().len(), 20 - refused);
 }
 
-/// A token that is sent again, or refreshed, does not override the backend's answer.
+/// A token that is sent again or refreshed does not override the backend's response.
 #[test]
 fn token_does_not_override_the_backend() {
     let backend = Backend::start();
@@ -314,7 +314,7 @@ fn token_does_not_override_the_backend() {
     assert!(published["error"].as_str().is_some_and(|error| error.starts_with("403:")), "{published}");
 }
 
-/// New clients from one address leave room for requests about others.
+/// New clients from one address leave enough of `backend.max_in_flight` for other requests.
 #[test]
 fn new_clients_do_not_use_up_the_requests_in_flight() {
     let backend = Backend::start();

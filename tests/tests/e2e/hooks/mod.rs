@@ -1,6 +1,6 @@
-//! Hook requests to the backend, and calls of clients.
+//! Hook requests to the backend, including clients' calls.
 
-// Calls, and failures of any hook request.
+// Calls, and failures of hook requests in general.
 mod call;
 // Authentication of clients.
 mod connect;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// A server that calls `backend` for these hooks.
+/// Configures a server that calls `backend` for these hooks.
 fn launch_with_hooks(backend: &Backend, hooks: &[&str]) -> Launch {
     let launch = Launch::default().set(&format!("auth.secret={}", tokens::SECRET));
     hooks.iter().fold(launch, |launch, hook| {
@@ -20,13 +20,13 @@ fn launch_with_hooks(backend: &Backend, hooks: &[&str]) -> Launch {
     })
 }
 
-/// A client whose token allows everything.
+/// Connects a client whose token allows everything.
 fn alice(server: &RunningServer) -> Client {
     let claims = json!({"sub": "alice", "channels": {"*": ["subscribe", "publish"]}});
     Client::connect(server.public, &format!("token={}", tokens::sign(&claims, tokens::SECRET)))
 }
 
-/// The reply to a command, without its id.
+/// Sends a command and returns the reply without its id.
 #[track_caller]
 fn reply(client: &mut Client, command: &Value) -> Value {
     let mut reply = client.request(&command.to_string());

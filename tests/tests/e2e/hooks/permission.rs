@@ -96,7 +96,7 @@ fn channels_of_a_url_are_authorised_too() {
     backend.reply_with(|request| {
         BackendReply::status(if request.json()["channel"] == "private" { 403 } else { 200 })
     });
-    // Without tokens, so hook requests name no user.
+    // Without tokens, hook requests name no user.
     let server =
         encke_tests::Launch::with(&[&format!("backend.subscribe={}", backend.url("/subscribe"))]).start();
     let mut stream = EventStream::open(server.public, "channels=news,private");
@@ -108,7 +108,8 @@ fn channels_of_a_url_are_authorised_too() {
     assert!(backend.requests().iter().all(|request| request.json().get("user").is_none()));
 }
 
-/// While the backend is called, the session may be taken over or end: no subscription remains.
+/// The session may be taken over or closed while the backend is called. No subscription may remain in that
+/// case.
 #[test]
 fn client_that_leaves_before_the_answer_has_no_subscription() {
     let backend = Backend::start();
@@ -137,7 +138,8 @@ fn failing_backend_denies_access() {
     assert_eq!(server.admin.get("/api/channels/news").status, 404, "nothing was published");
 }
 
-/// A reply to `/meta/subscribe` cannot name another channel, so the client is not subscribed to one instead.
+/// A reply to `/meta/subscribe` cannot name a different channel, so the subscription is refused if the
+/// backend names one.
 #[test]
 fn bayeux_client_is_not_subscribed_to_another_channel() {
     let backend = Backend::start();

@@ -13,7 +13,7 @@ fn start_and_subscribe(place: &str, server: &RunningServer, middlebox: &Middlebo
     client
 }
 
-/// Transport changes that the client has reported.
+/// Returns the transport changes that the client has reported.
 fn fallbacks(client: &Script) -> Vec<(Value, Value)> {
     client
         .values("fallback")
@@ -34,7 +34,7 @@ fn blocked_upgrades_fall_back_to_events() {
     ] {
         let server = RunningServer::with(&[]);
         let middlebox = Middlebox::new(server.public, upgrades, false);
-        // Long enough for a working transport on a busy machine.
+        // This is long enough for a working transport on a busy machine.
         let mut client = start_and_subscribe(place, &server, &middlebox, 5_000);
         assert_eq!(await_open(&client, 1)["transport"], "events", "{upgrades:?}, {place}");
         assert_eq!(fallbacks(&client), [(json!("websocket"), json!("events"))]);
@@ -62,8 +62,7 @@ fn buffered_streams_fall_back_to_polls() {
     }
 }
 
-/// A reconnect begins with the transport that worked last. A network change makes the client try WebSocket
-/// again.
+/// A client reconnects with the transport that worked last. After a network change it tries WebSocket again.
 #[test]
 fn the_working_transport_is_tried_first_until_the_network_changes() {
     let server = RunningServer::with(&[]);

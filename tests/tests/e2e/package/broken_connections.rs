@@ -18,10 +18,10 @@ use super::{
     session_id, states,
 };
 
-/// How far publishing may be ahead of the client, in messages. A channel keeps more than that.
+/// Number of messages by which publishing may be ahead of the client. Less than a channel's history.
 const MAX_AHEAD: usize = 100;
 
-/// Short intervals, so that broken connections are detected soon, also with long-polling.
+/// Short intervals, so that broken connections are detected soon, including with long-polling.
 const SHORT_TIMEOUTS: [&str; 3] =
     ["session.ping_interval=500ms", "session.pong_timeout=400ms", "session.poll_hold=500ms"];
 
@@ -29,7 +29,7 @@ fn seed() -> u64 {
     std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"))
 }
 
-/// A relay that breaks this many connections at random positions, and counts all connections.
+/// Starts a relay that breaks this many connections at random positions and counts all connections.
 fn breaking_relay(server: &RunningServer, seed: u64, broken: usize) -> (Relay, Arc<AtomicUsize>) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let connections = Arc::new(AtomicUsize::new(0));
@@ -37,7 +37,7 @@ fn breaking_relay(server: &RunningServer, seed: u64, broken: usize) -> (Relay, A
     let relay = Relay::new(server.public, move || {
         match (count.fetch_add(1, Ordering::AcqRel), rng.random_range(0..8)) {
             (nth, _) if nth >= broken => Fate::Intact,
-            // Within the first response, the hello, or the replies.
+            // Cut within the first response, the hello, or the replies.
             (_, 0..3) => Fate::Cut(rng.random_range(0..650)),
             (_, 3..7) => Fate::Cut(rng.random_range(500..10_000)),
             (_, _) => Fate::Silent(rng.random_range(0..10_000)),
@@ -46,7 +46,7 @@ fn breaking_relay(server: &RunningServer, seed: u64, broken: usize) -> (Relay, A
     (relay, connections)
 }
 
-/// Progress of the client and its last states, for failure messages.
+/// Returns the client's progress and its last states, for failure messages.
 fn progress(client: &Script) -> String {
     let states = client.values("state");
     let last = &states[states.len().saturating_sub(10)..];
@@ -58,7 +58,7 @@ fn progress(client: &Script) -> String {
     )
 }
 
-/// Publishes 1, 2, 3 and so on to each channel until `enough` returns true. Returns the last number.
+/// Publishes 1, 2, 3 and so on to each channel until `enough` returns `true`. Returns the last number.
 fn publish_until(
     server: &RunningServer,
     client: &Script,
@@ -79,13 +79,14 @@ fn publish_until(
     published
 }
 
-/// Breaks the connections of a client that subscribes to `subscriptions` while numbers are published on `channels`.
+/// Breaks the connections of a client that subscribes to `subscriptions` while numbers are published on
+/// `channels`.
 fn break_connections(kind: ClientKind, seed: u64, subscriptions: &[&str], channels: [&str; 2]) {
     const BROKEN: usize = 8;
     let server = RunningServer::with(&[&SHORT_TIMEOUTS[..], &["session.reconnect_window=400ms"]].concat());
     let (relay, connections) = breaking_relay(&server, seed, BROKEN);
-    // An empty log would be removed with its last subscriber; the next log has another epoch, which the
-    // client would see as a gap.
+    // Publish a first message to each channel: an empty log is removed with its last subscriber, and the next
+    // log has another epoch, which the client would see as a gap.
     let mut keeper = server.client();
     subscriptions.iter().for_each(|name| _ = keeper.subscribe(name));
     for channel in channels {
@@ -112,7 +113,7 @@ fn every_message_arrives_once_and_in_order_despite_broken_connections() {
     }
 }
 
-/// One of the subscriptions is a pattern that overlaps with another subscription.
+/// One of the subscriptions is a pattern that overlaps another subscription.
 #[test]
 fn every_pattern_message_arrives_once_and_in_order_despite_broken_connections() {
     let seed = seed();
@@ -122,7 +123,7 @@ fn every_pattern_message_arrives_once_and_in_order_despite_broken_connections() 
     }
 }
 
-/// The client chooses the idempotency keys and has no user; its sessions last throughout.
+/// The client chooses the idempotency keys and has no user. Its sessions are kept throughout.
 #[test]
 fn every_publish_takes_effect_once_and_in_order_despite_broken_connections() {
     const BROKEN: usize = 8;
@@ -148,7 +149,7 @@ fn every_publish_takes_effect_once_and_in_order_despite_broken_connections() {
         let history = history["messages"].as_array().expect("an array");
         let published = history.iter().map(|message| message["data"].as_u64().expect("a number"));
         assert_eq!(Vec::from_iter(published), Vec::from_iter(1..=sent as u64), "{kind:?}");
-        // The replies have the same order.
+        // The replies are in the same order.
         let answers = client.values("answer");
         let offsets = answers.iter().map(|answer| answer["offset"].as_u64().expect("an offset"));
         assert_eq!(Vec::from_iter(offsets), Vec::from_iter(1..=sent as u64), "{kind:?}");
@@ -203,7 +204,7 @@ fn a_client_continues_in_a_new_session() {
     for kind in KINDS_WITH_ONE_PAGE {
         let server = RunningServer::with(&["session.reconnect_window=2s"]);
         let (fate_sender, fates) = mpsc::channel();
-        // When the sender is dropped, all further connections are left intact.
+        // When the sender is dropped, later connections are left intact.
         let relay = Relay::new(server.public, move || fates.recv().unwrap_or(Fate::Intact));
         for _ in 0..8 {
             fate_sender.send(Fate::Intact).expect("the relay is running");
@@ -212,7 +213,7 @@ fn a_client_continues_in_a_new_session() {
         publish(&server, 1..=5);
         client.await_object("message", 5);
         relay.cut_all();
-        // Connections that are established before the session is removed are cut as well.
+        // Also cut connections that are established before the session is removed.
         until("the session is removed", || {
             relay.cut_all();
             server.admin.phase(session_id(&hello)).is_none()

@@ -1,4 +1,4 @@
-//! Commands of a client and their replies.
+//! A client's commands and their replies.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{KINDS, KINDS_WITH_ONE_PAGE, await_open, data, publish, session_id};
 
-/// Makes the client send a command. Returns the reply or the error.
+/// Makes the client send a command and returns the reply or the error.
 #[track_caller]
 fn request(client: &mut Script, command: &Value) -> Value {
     let (answers, failures) = (client.count("answer"), client.count("failed"));
@@ -44,7 +44,7 @@ fn commands_are_answered() {
         assert_eq!(request(&mut client, &json!(["unsubscribe", "news"])), json!({}));
         assert_eq!(request(&mut client, &json!(["presence", "news"]))["total"], 0);
         publish(&server, [3]);
-        // Subscribes from an earlier position.
+        // Subscribe from an earlier position.
         let since = json!({"epoch": subscribed["epoch"], "offset": 1});
         assert_eq!(
             request(&mut client, &json!(["subscribe", "news", { "since": since }]))["recovered"],
@@ -59,8 +59,8 @@ fn commands_are_answered() {
     }
 }
 
-/// The client queues rejected commands, so even several seconds' worth sent at once give the server no reason
-/// to close the session.
+/// The client queues rejected commands. Even several seconds' worth of commands sent together give the server
+/// no reason to close the session.
 #[test]
 fn commands_above_the_rate_limit_are_queued() {
     let in_node = KINDS.into_iter().filter(|kind| kind.place == "node");
@@ -78,7 +78,7 @@ fn commands_above_the_rate_limit_are_queued() {
     }
 }
 
-/// A call is not repeated: when the page is shown again, its outcome is unknown.
+/// A call is not repeated: after the page is shown again, the call's outcome is unknown.
 #[test]
 fn a_call_of_a_hidden_page_is_not_repeated() {
     for kind in KINDS.into_iter().filter(|kind| kind.place == "page") {
@@ -147,7 +147,7 @@ fn rejections_have_the_wire_error_codes() {
     for kind in KINDS_WITH_ONE_PAGE {
         let server = RunningServer::with(&["limits.max_message=2KiB", "limits.max_subscriptions=2"]);
         let mut client = kind.start(&server, server.public, &json!({"channels": ["news", "$no", "chat"]}));
-        // A subscription from the options, whose rejection is not awaited by a command.
+        // This subscription is set in the options, so no command waits for its rejection.
         let refused = client.await_value("unsubscribed", 1);
         assert_eq!(refused, json!({"channel": "$no", "reason": "bad_channel"}), "{kind:?}");
         until("two subscriptions are confirmed", || {
@@ -158,7 +158,7 @@ fn rejections_have_the_wire_error_codes() {
         let unknown = request(&mut client, &json!(["call", "x", {"a": 1}]));
         assert_eq!(unknown["code"], "unknown_command");
         assert!(unknown["message"].as_str().is_some_and(|message| message.contains("call")), "{unknown}");
-        // The command is not retried forever, however the transport reports the failure.
+        // The command is not retried forever, regardless of how the transport reports the failure.
         let long = request(&mut client, &json!(["publish", "news", "x".repeat(3_000)]));
         let code = if kind.transport == "websocket" { "outcome_unknown" } else { "too_large" };
         assert_eq!(long["code"], code, "{kind:?}");
@@ -174,7 +174,7 @@ fn queued_commands_are_sent_once_connected() {
         let mut client = kind.start(&server, server.public, &json!({"channels": ["news"]}));
         client.await_object("ready", 1);
         let text = "x".repeat(500);
-        // Faster than the server's rate limit: the client queues the rest.
+        // Publish faster than the server's rate limit allows. The client queues the rest.
         for number in 0..150 {
             client.send_command(&json!({"ask": ["publish", "news", [number, text]]}));
         }
@@ -191,7 +191,7 @@ fn queued_commands_are_sent_once_connected() {
     }
 }
 
-/// An unanswered publish is repeated in the same session only: another session would not recognise it as a
+/// An unanswered publish is repeated only in the same session: another session would not recognise it as a
 /// duplicate.
 #[test]
 fn pending_commands_are_repeated_or_fail_with_unknown_outcome() {
@@ -200,7 +200,7 @@ fn pending_commands_are_repeated_or_fail_with_unknown_outcome() {
         let relay = Relay::new(server.public, || Fate::Intact);
         let (mut client, hello) =
             kind.start_subscribed(&server, relay.address, &["news"], &json!({"hello_ms": 1_000}));
-        // The commands are sent but never arrive.
+        // The client sends the commands, but they never arrive.
         relay.silence_all();
         client.send_command(&json!({"ask": ["publish", "news", 1]}));
         client.send_command(&json!({"ask": ["call", "x"]}));

@@ -31,8 +31,8 @@ const KINDS: [ClientKind; 6] = [
     ClientKind { place: "page", transport: "poll" },
 ];
 
-/// Kinds for tests that do not depend on the combination of Chromium and transport: Chromium takes a while to
-/// start.
+/// Client kinds for tests that do not depend on the combination of Chromium and transport. Only one uses
+/// Chromium, which takes a while to start.
 const KINDS_WITH_ONE_PAGE: [ClientKind; 4] = [
     ClientKind { place: "node", transport: "websocket" },
     ClientKind { place: "node", transport: "events" },
@@ -48,8 +48,8 @@ impl ClientKind {
         start(self.place, server, base, &all)
     }
 
-    /// Starts a client that subscribes to these channels, and returns it with its hello. `options` are
-    /// additional.
+    /// Starts a client that subscribes to these channels, and returns it with its hello. `options` are added
+    /// to its options.
     #[track_caller]
     fn start_subscribed(
         self,
@@ -87,17 +87,17 @@ fn await_subscribed(client: &Script, channels: &[&str]) {
     }
 }
 
-/// Folder of the npm package.
+/// Returns the directory of the npm package.
 fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../server/client"].iter().collect()
 }
 
-/// Session id of a hello.
+/// Returns the session id of a hello.
 fn session_id(hello: &Value) -> &str {
     hello["session"].as_str().expect("a hello has a session")
 }
 
-/// Data received on a channel, in order of arrival.
+/// Returns the data received on a channel, in order of arrival.
 fn data(client: &Script, channel: &str) -> Vec<u64> {
     let messages = client.values("message").into_iter().filter(|message| message["channel"] == channel);
     messages.map(|message| message["data"].as_u64().expect("numbers were published")).collect()
@@ -109,14 +109,14 @@ fn publish(server: &RunningServer, numbers: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// Asserts that the numbers from 1 to `last` arrive on `news`, once and in order, and nothing else.
+/// Asserts that the numbers from 1 to `last` arrive on `news`, once each and in order, and nothing else.
 #[track_caller]
 fn assert_news(client: &Script, last: u64) {
     client.await_object("message", usize::try_from(last).expect("a small number"));
     assert_eq!(data(client, "news"), Vec::from_iter(1..=last));
 }
 
-/// Names of the states that the client has been in.
+/// Returns the names of the states that the client has been in.
 fn states(client: &Script) -> Vec<String> {
     let name = |state: &Value| state["state"].as_str().expect("a state has a name").to_owned();
     client.values("state").iter().map(name).collect()
@@ -131,7 +131,7 @@ fn await_open(client: &Script, nth: usize) -> Value {
     open().nth(nth - 1).expect("the state was counted")
 }
 
-/// Waits until the client is closed for good. Returns the reason.
+/// Waits until the client is closed permanently and returns the reason.
 #[track_caller]
 fn await_closed(client: &Script) -> String {
     let closed = || client.values("state").into_iter().find(|state| state["state"] == "closed");

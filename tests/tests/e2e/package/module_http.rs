@@ -10,8 +10,7 @@ use encke_tests::{HttpResponse, Launch, RunningServer};
 
 use super::folder;
 
-/// Sends one request on a connection of its own. Not for HEAD, whose response has a content length but no
-/// body.
+/// Sends one request on a separate connection. Not for HEAD, whose response has a content length but no body.
 fn request(address: SocketAddr, method: &str, headers: &str) -> HttpResponse {
     let mut requests = PollClient::connect(address);
     requests.send(&format!(

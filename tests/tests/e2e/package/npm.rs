@@ -1,9 +1,9 @@
-//! The npm package, and the module on its own.
+//! The npm package, and its module alone.
 
 use encke_tests::Script;
 use serde_json::json;
 
-/// Limit for the compressed module, as it is served.
+/// Maximum size of the module as served, compressed.
 const MAX_GZIPPED_BYTES: u64 = 5 * 1024;
 
 #[test]
@@ -32,7 +32,8 @@ fn type_declarations_are_correct() {
     assert_eq!(script.await_value("complaints", 1), json!([]));
 }
 
-/// Rules that cannot be tested with a real server at the right moment: the client runs with a fake WebSocket.
+/// The client runs with a fake WebSocket to test rules for which a real server could not be made to act at
+/// the right moment.
 #[test]
 fn client_rules_hold_with_a_fake_websocket() {
     let script = Script::start("client_alone.mjs", &[]);
@@ -48,7 +49,7 @@ fn node_exits_when_the_client_is_closed() {
         let server = encke_tests::RunningServer::with(&[]);
         let base = format!("http://{}", server.public);
         let script = Script::start("client_ends.mjs", &[&base, &transports.to_string()]);
-        // The script prints this when nothing keeps node running any more.
+        // The script prints this when nothing keeps node running.
         script.await_object("ends", 1);
         assert!(script.stderr_text().is_empty(), "{}", script.stderr_text());
     }

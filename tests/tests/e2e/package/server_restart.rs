@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use super::{KINDS_WITH_ONE_PAGE, assert_news, await_open, data, publish, session_id};
 use crate::restart::RestartableServer;
 
-/// The session is kept, and so is every message, including those that no client had received before the
-/// restart.
+/// The session and all messages are kept, including messages that no client had received before the restart.
 #[test]
 fn a_client_survives_a_restart_with_a_snapshot() {
     for kind in KINDS_WITH_ONE_PAGE {
@@ -35,7 +34,7 @@ fn a_client_survives_a_restart_with_a_snapshot() {
     }
 }
 
-/// One server shuts down gracefully and announces when to reconnect; the other is killed.
+/// The server either shuts down gracefully and announces when to reconnect, or is killed.
 #[test]
 fn loss_after_a_restart_without_a_snapshot_is_reported() {
     for kind in KINDS_WITH_ONE_PAGE {

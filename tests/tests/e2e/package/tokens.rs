@@ -1,4 +1,4 @@
-//! Expired and rejected tokens, and other ways to end after which a client does not reconnect.
+//! Expired and rejected tokens, and other closes after which a client does not reconnect.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ fn token(sub: &str, exp: u64) -> String {
     sign(&json!({"sub": sub, "exp": exp, "channels": all}), SECRET)
 }
 
-/// The client obtains another token and continues where it was.
+/// The client obtains another token and continues where it left off.
 #[test]
 fn an_expired_token_is_replaced() {
     for kind in KINDS_WITH_ONE_PAGE {
@@ -48,15 +48,15 @@ fn an_expired_token_is_replaced() {
             client.values("state").into_iter().map(|state| state["reason"].clone()).collect();
         assert!(reasons.contains(&json!("token_expired")), "{kind:?}: {reasons:?}");
         let hellos = client.values("hello");
-        // A polling client may check for its session with the resume token alone, and is rejected for the
-        // expired token.
+        // A polling client may check for its session with the resume token alone; this is rejected because
+        // the client's token has expired.
         let is_same = hellos.iter().all(|other| session_id(other) == session_id(&hello));
         assert!(is_same || kind.transport == "poll", "{kind:?}: {hellos:?}");
         assert_eq!(client.count("gap") + client.count("fallback"), 0);
     }
 }
 
-/// The token provider may hang on a half-open connection. The client calls it again, and does not blame the
+/// The token provider may hang on a half-open connection. The client calls it again and does not blame the
 /// transport.
 #[test]
 fn a_missing_token_is_requested_again() {
@@ -72,7 +72,7 @@ fn a_missing_token_is_requested_again() {
     }
 }
 
-/// With a fixed token, trying again is futile.
+/// With a fixed token, trying again would be futile.
 #[test]
 fn a_client_does_not_retry_a_rejected_token() {
     for kind in KINDS.into_iter().filter(|kind| kind.place == "node") {
@@ -97,7 +97,7 @@ fn a_kicked_client_does_not_reconnect() {
         assert_eq!(await_closed(&client), "kicked", "{kind:?}");
         client.send_command(&json!({"ask": ["publish", "news", 1]}));
         assert_eq!(client.await_value("failed", 1)["code"], "closed");
-        // A client that did reconnect would have done so after half a second.
+        // A client that wanted to reconnect would have done so after half a second.
         let_pass(Duration::from_secs(1));
         assert_eq!(states(&client).last().map(String::as_str), Some("closed"), "{kind:?}");
     }

@@ -1,5 +1,5 @@
 //! Parked connections, which have no task. Other tests cover them as well: with `ENCKE_TESTS_PARK=0`, every
-//! server parks its connections at once; otherwise they are parked after `parking.after`.
+//! server parks its connections immediately; otherwise they are parked after `parking.after`.
 
 use encke_tests::raw::{Dial, PING, PONG, RawClient, TEXT, masked};
 use encke_tests::waiting::{MAX_LATENESS, let_pass, until};
@@ -13,7 +13,7 @@ mod random;
 mod sending;
 // Event streams.
 mod streams;
-// What unparks a connection.
+// Events that unpark a connection.
 mod unparking;
 
 /// Parks every connection as soon as possible.
@@ -33,7 +33,7 @@ fn await_parked(server: &RunningServer, connections: usize) {
     until(format!("{connections} parked connections"), || parked(server) == connections as f64);
 }
 
-/// Seq and offset of a message.
+/// Returns the seq and the offset of a message.
 #[track_caller]
 fn seq_and_offset(object: &serde_json::Value) -> (u64, u64) {
     let number = |name: &str| object["message"][name].as_u64().unwrap_or_else(|| panic!("{object}"));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::restart::RestartableServer;
 
-/// Opens a session subscribed to `news`. Returns it with its connection.
+/// Opens a session that is subscribed to `news`. Returns its connection and its hello.
 #[track_caller]
 fn open(server: &RunningServer) -> (PollClient, Hello) {
     let mut requests = PollClient::connect(server.public);
@@ -18,12 +18,12 @@ fn open(server: &RunningServer) -> (PollClient, Hello) {
     (requests, hello)
 }
 
-/// Query of a session's next poll.
+/// Returns the query of a session's next poll.
 fn poll_query(hello: &Hello, seq: u64) -> String {
     format!("resume={}&seq={seq}", hello.resume)
 }
 
-/// Offsets of the messages in a response.
+/// Returns the offsets of the messages in a response.
 fn offsets(answer: &Value) -> Vec<u64> {
     let objects = answer.as_array().unwrap_or_else(|| panic!("{answer}"));
     objects.iter().map(|object| seq_and_offset(object).1).collect()
@@ -50,7 +50,7 @@ fn successive_polls_are_parked_and_answered() {
         assert_eq!(offsets(&requests.response().json()), [seq + 1]);
         assert_eq!(unparked(&server), (seq + 1) as f64);
     }
-    // Commands on another connection, and commands after the poll on its own connection.
+    // Send commands on another connection, and after the poll on the same connection.
     requests.send_get(&poll_query(&hello, 5));
     await_parked(&server, 1);
     let mut separate = PollClient::connect(server.public);
@@ -64,8 +64,8 @@ fn successive_polls_are_parked_and_answered() {
     server.assert_healthy();
 }
 
-/// Parking costs more than it saves if the response follows soon. The connection remembers this from one poll
-/// to the next.
+/// Parking costs more than it saves if the response follows soon. The connection remembers from poll to poll
+/// whether that was the case.
 #[test]
 fn frequently_answered_polls_are_not_parked() {
     let server = RunningServer::with(&["parking.after=500ms", "session.poll_hold=900ms"]);
@@ -107,7 +107,7 @@ fn another_connection_supersedes_a_parked_poll() {
     await_parked(&server, 1);
     server.admin.publish("news", 1);
     assert_eq!(offsets(&second.response().json()), [1]);
-    // The connection of the first poll stays usable.
+    // The first poll's connection stays usable.
     first.send_get(&poll_query(&hello, 1));
     await_parked(&server, 1);
     // An event stream replaces the parked poll as well.
@@ -179,7 +179,7 @@ fn a_disconnect_while_parked_is_detected() {
     server.logs.await_lifecycle(&hello.session, &life);
 }
 
-/// A parked poll keeps its connection slot, and frees it when the client disconnects.
+/// A parked poll keeps its connection slot and frees it when the client disconnects.
 #[test]
 fn parked_polls_count_as_connections() {
     let server = RunningServer::with(&[PARK_AT_ONCE, "limits.max_connections=2", "session.poll_gap=300ms"]);
@@ -291,7 +291,7 @@ fn a_bayeux_connect_is_parked() {
         assert_eq!(events(&answer), [number], "{answer:?}");
     }
     assert_eq!(unparked(&server), 4.0);
-    // A browser that drops a connection and connects again on another.
+    // A browser may drop a connection and open another one.
     polls.send(&connect(&id));
     await_parked(&server, 1);
     let mut other = BayeuxPolling::connect(server.public);

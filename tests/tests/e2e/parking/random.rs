@@ -23,7 +23,7 @@ struct RandomClient<'a> {
     client: Option<Client>,
     rng: SmallRng,
     seq: u64,
-    /// Last offset of each channel.
+    /// Offset of the last message received in each channel.
     offsets: BTreeMap<String, u64>,
     /// Number of channels whose last message has been received.
     ended_channels: usize,
@@ -80,7 +80,7 @@ impl RandomClient<'_> {
             13 => {
                 let hello = self.client().hello.clone();
                 if self.rng.random_bool(0.5) {
-                    // Otherwise the new connection takes over from the old one.
+                    // Close the old connection first. Otherwise the new connection takes over from it.
                     self.client = None;
                 }
                 let query = format!("resume={}&seq={}", hello.resume, self.seq);
@@ -159,7 +159,7 @@ fn every_message_arrives_once_under_random_activity() {
             })
             .collect();
         let_pass(until.saturating_duration_since(Instant::now()));
-        // Once these messages are in the logs, so are all that were published before.
+        // Once these messages are in the logs, so are all messages published before.
         let mut last = server.client();
         for channel in 0..CHANNELS {
             last.publish(&format!("c{channel}"), [r#""end""#]);

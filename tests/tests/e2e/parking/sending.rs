@@ -38,7 +38,7 @@ fn silence_while_parked_is_detected_on_time() {
     await_parked(&server, 0);
 }
 
-/// A pong that is still unread because the server was stopped counts.
+/// A pong counts even if it is still unread because the server was stopped.
 #[test]
 fn unread_input_counts_as_activity() {
     let server =
@@ -148,8 +148,8 @@ fn slow_subscriber(server: &RunningServer) -> (RawClient, Hello) {
     (slow, hello)
 }
 
-/// Output that the kernel does not accept while parked is sent by the connection's task: nothing is lost or
-/// duplicated.
+/// The connection's task sends the output that the kernel does not accept while the connection is parked:
+/// nothing is lost or duplicated.
 #[test]
 fn a_paused_reader_receives_everything_later() {
     const MESSAGES: u64 = 60;
@@ -176,7 +176,7 @@ fn a_paused_reader_receives_everything_later() {
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }
 
-/// A client that never reads is suspended as an active one would be, and nothing is retained for it.
+/// A parked client that never reads is suspended as an active one would be, and nothing is retained for it.
 #[test]
 fn a_client_that_never_reads_is_suspended() {
     let server = RunningServer::with(&[
@@ -195,7 +195,7 @@ fn a_client_that_never_reads_is_suspended() {
     await_parked(&server, 0);
 }
 
-/// A full replay ring stops the stream, and an acknowledgement while parked lets it continue.
+/// A full replay ring stops the stream. An acknowledgement received while parked lets it continue.
 #[test]
 fn an_acknowledgement_while_parked_resumes_a_full_stream() {
     const MESSAGES: u64 = 100;
@@ -207,7 +207,7 @@ fn an_acknowledgement_while_parked_resumes_a_full_stream() {
     for number in 1..=MESSAGES {
         server.admin.publish("news", number);
     }
-    // Its pongs acknowledge what was sent before the previous ping.
+    // The client's pongs acknowledge the messages sent before the previous ping.
     for number in 1..=MESSAGES {
         assert_eq!(seq_and_offset(&client.object()), (number, number));
     }
@@ -219,7 +219,7 @@ fn an_acknowledgement_while_parked_resumes_a_full_stream() {
     });
 }
 
-/// The acknowledgement arrives as a separate request, while the connection is parked or active.
+/// The acknowledgement arrives in a separate request while the connection is parked or active.
 #[test]
 fn a_posted_acknowledgement_resumes_a_full_stream() {
     const MESSAGES: u64 = 40;
@@ -233,7 +233,7 @@ fn a_posted_acknowledgement_resumes_a_full_stream() {
         }
         let mut separate = PollClient::connect(server.public);
         for number in 1..=MESSAGES {
-            // Skips pings, by which the server asks for an acknowledgement.
+            // Skip pings, with which the server requests an acknowledgement.
             let message = std::iter::repeat_with(|| client.frame()).find(|frame| frame.first == TEXT);
             let object =
                 serde_json::from_slice(&message.expect("the iterator is endless").payload).expect("JSON");

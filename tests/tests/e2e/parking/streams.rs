@@ -8,7 +8,7 @@ use encke_tests::{EventStream, Launch, Script};
 use super::*;
 use crate::restart::RestartableServer;
 
-/// Opens a stream of one channel. Returns it with its hello.
+/// Opens a stream of one channel. Returns the stream and its hello.
 #[track_caller]
 fn open_stream(server: &RunningServer, channel: &str) -> (EventStream, Hello) {
     let mut events = EventStream::open(server.public, &format!("channels={channel}"));
@@ -16,14 +16,14 @@ fn open_stream(server: &RunningServer, channel: &str) -> (EventStream, Hello) {
     (events, hello)
 }
 
-/// Seq and offset of the next message.
+/// Returns the seq and the offset of the next message.
 #[track_caller]
 fn next_message(events: &mut EventStream) -> (u64, u64) {
     seq_and_offset(&events.object().1)
 }
 
-/// Only the peer's kernel acknowledges a heartbeat, so the server checks for TCP acknowledgements while the
-/// stream is parked as well.
+/// The only acknowledgement of a heartbeat is the one from the peer's kernel, so the server also checks for
+/// TCP acknowledgements while the stream is parked.
 #[test]
 fn heartbeats_are_sent_while_parked() {
     let server =
@@ -96,8 +96,8 @@ fn thousands_of_parked_streams_receive_every_event_once_and_in_order() {
     assert!(unparked(&server) < before + 2.0 * CLIENTS as f64);
 }
 
-/// Output that the kernel does not accept while parked is sent by the connection's task: nothing is lost or
-/// duplicated.
+/// The connection's task sends the output that the kernel does not accept while the connection is parked:
+/// nothing is lost or duplicated.
 #[test]
 fn a_paused_reader_receives_everything() {
     const MESSAGES: u64 = 60;
@@ -140,7 +140,7 @@ fn a_reader_that_never_reads_is_suspended() {
     await_parked(&server, 0);
 }
 
-/// A client has nothing to send on an event stream. The connection's task discards its input.
+/// A client has nothing to send on an event stream. The connection's task discards any input.
 #[test]
 fn input_on_a_parked_stream_is_discarded() {
     let server = RunningServer::with(&[PARK_AT_ONCE]);
@@ -218,7 +218,7 @@ fn parked_streams_continue_after_a_restart() {
     assert_eq!(next_message(&mut again), (2, 2));
 }
 
-/// With npm's `eventsource`.
+/// The client is npm's `eventsource`.
 #[test]
 fn an_event_source_receives_everything_while_parked() {
     let server =

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::restart::{RestartableServer, next_message, resume_session};
 
-/// Input is processed however it is split.
+/// Input is processed regardless of how it is split.
 #[test]
 fn any_input_unparks() {
     let server = RunningServer::with(&[PARK_AT_ONCE]);
@@ -26,7 +26,7 @@ fn any_input_unparks() {
     assert_eq!(client.object()["reply"]["ok"]["offset"], 2);
     await_parked(&server, 1);
     assert!(unparked(&server) > before);
-    // Longer than the read buffer for parked connections.
+    // This message is longer than the read buffer for parked connections.
     let long = format!(r#"{{"id":2,"publish":{{"channel":"news","data":"{}"}}}}"#, "x".repeat(5_000));
     for _ in 0..3 {
         await_parked(&server, 1);
@@ -36,7 +36,7 @@ fn any_input_unparks() {
     client.send(&masked(PING, b"hello"));
     assert_eq!(client.frame_of(PONG).payload, b"hello");
     await_parked(&server, 1);
-    // Pongs that answer no ping, and one pong followed by part of a frame.
+    // Send pongs that answer no ping, and one pong followed by part of a frame.
     client.send(&masked(PONG, b"whatever"));
     client.send(&[masked(PONG, &[0; 8]), whole[..3].to_vec()].concat());
     client.send(&whole[3..]);
@@ -49,7 +49,7 @@ fn any_input_unparks() {
 }
 
 /// Frames that do not change the session still count as input, even if the connection is parked before the
-/// time is queried.
+/// time of the last input is queried.
 #[test]
 fn time_of_last_input_is_kept_while_parked() {
     let server = RunningServer::with(&["parking.after=300ms"]);
@@ -80,7 +80,7 @@ fn several_threads_poll_with_many_processors() {
     const CLIENTS: usize = 9;
     let server = Launch::with(&[PARK_AT_ONCE]).environment("TOKIO_WORKER_THREADS", "12").start();
     let polling_threads = || server.thread_names().iter().filter(|name| *name == "encke-poll").count();
-    // A thread sets its name once it runs.
+    // A thread sets its name when it starts to run.
     until("one polling thread for each four runtime threads", || polling_threads() == 3);
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| RawClient::greeted(server.public, "").0).collect();
     for offset in 1..=3 * CLIENTS {
@@ -97,7 +97,7 @@ fn several_threads_poll_with_many_processors() {
     server.assert_healthy();
 }
 
-/// A connection with a partial message stays active, whatever arrives in between.
+/// A connection with a partial message stays active, regardless of what arrives in between.
 #[test]
 fn a_connection_with_a_partial_message_is_not_parked() {
     const FIRST_FRAGMENT: u8 = 0x01;
@@ -135,7 +135,7 @@ fn connections_park_only_after_silence_and_if_enabled() {
     until("the connection is not counted any more", || server.admin.metrics().connections() == 0.0);
 }
 
-/// Pongs do not count as activity of the client, however frequent they are.
+/// Pongs do not count as client activity, however frequent they are.
 #[test]
 fn a_client_that_only_answers_pings_is_parked() {
     let server = RunningServer::with(&[
@@ -216,7 +216,7 @@ fn admin_actions_reach_parked_connections() {
     await_parked(&server, 0);
 }
 
-/// Commands arrive as separate requests.
+/// The commands arrive in separate requests.
 #[test]
 fn posted_commands_reach_parked_connections() {
     let server = RunningServer::with(&[PARK_AT_ONCE]);
@@ -231,7 +231,7 @@ fn posted_commands_reach_parked_connections() {
     let answer = encke_tests::admin::send_request(server.public, &head);
     assert_eq!(answer.status, 200, "{answer:?}");
     server.admin.publish("news", 2);
-    // The epoch is not that of the channel, so a gap comes first.
+    // The given epoch is not the channel's, so a gap comes first.
     loop {
         let object = client.object();
         if object["message"]["offset"] == 2 {
@@ -291,7 +291,7 @@ fn lifetimes_end_on_time_while_parked() {
     await_parked(&server, 0);
 }
 
-/// Each disconnect unparks a connection, all at the same time.
+/// The clients all disconnect together, and each disconnect unparks a connection.
 #[test]
 fn the_disconnect_of_a_crowd_is_detected() {
     const CLIENTS: usize = 2_000;

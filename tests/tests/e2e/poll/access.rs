@@ -105,7 +105,7 @@ fn polls_require_a_token_if_configured() {
     let token = token(json!({"news": ["subscribe"]}));
     requests.send(&get_with("channels=news", &format!("Authorization: Bearer {token}\r\n")));
     let hello = hello(&requests.response().json());
-    // The resume token alone suffices for commands, as it does on a connection; the next poll must
+    // The resume token alone suffices for commands, as it does on a connection. The next poll must
     // authenticate again.
     assert_eq!(requests.post(&command_query(&hello), r#"{"id":1,"ack":{"seq":0}}"#).status, 200);
     assert_ne!(requests.get(&poll_query(&hello, 0)).status, 200);

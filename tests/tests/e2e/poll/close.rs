@@ -39,7 +39,7 @@ fn a_kicked_client_receives_the_reason() {
     assert!(!super::hello(&requests.get("channels=news").json()).recovered);
 }
 
-/// The connection that carried the notification may have broken without the server's knowledge.
+/// The connection that carried the notification may have broken without the server noticing.
 #[test]
 fn a_kicked_client_receives_the_reason_again_on_reconnect() {
     let server = RunningServer::with(&[]);
@@ -54,8 +54,8 @@ fn a_kicked_client_receives_the_reason_again_on_reconnect() {
     }
 }
 
-/// A session between two polls, or suspended, has no connection to notify. The next connection is notified
-/// once, whatever its transport.
+/// A session that is between polls or suspended has no connection to notify. The next connection is notified
+/// once, regardless of its transport.
 #[test]
 fn the_next_poll_reports_a_kick_between_polls() {
     for (gap, phase) in [("60s", "attached"), ("1s", "suspended")] {
@@ -134,7 +134,7 @@ fn a_token_expires_while_a_poll_is_held() {
     server.logs.await_lifecycle(&hello.session, &events);
 }
 
-/// A session keeps its connection slot between two polls.
+/// A session keeps its connection slot between polls.
 #[test]
 fn polling_sessions_count_as_connections() {
     let server = RunningServer::with(&["limits.max_connections=2", "session.poll_gap=30s"]);
@@ -148,7 +148,7 @@ fn polling_sessions_count_as_connections() {
         server.admin.publish("news", seq);
         assert_eq!(requests.get(&poll_query(&first, seq)).json(), json!([message(seq + 1, seq + 1, seq)]));
     }
-    // Another poll of the session may use the slot, on another connection and while the first is held.
+    // Another poll of the session may use the slot on another connection while the first poll is held.
     requests.send_get(&poll_query(&first, 3));
     await_held(&server, &first);
     let mut again = PollClient::connect(server.public);
@@ -181,7 +181,7 @@ fn a_suspended_session_frees_its_connection_slot() {
     assert_eq!(goaway(&PollClient::connect(server.public).get(&poll_query(&hello, 0)).json()), "overloaded");
 }
 
-/// A client that does not read its response is a slow consumer. It receives the unread messages when it
+/// A client that does not read its response is a slow consumer. It receives the unread messages after it
 /// reconnects.
 #[test]
 fn an_unread_response_is_repeated() {
@@ -209,7 +209,7 @@ fn an_unread_response_is_repeated() {
     server.assert_healthy();
 }
 
-/// However early a client disconnects, its session notices and frees its connection slot.
+/// However early a client disconnects, the server notices and frees the session's connection slot.
 #[test]
 fn an_early_disconnect_frees_the_connection_slot() {
     const CLIENTS: usize = 500;

@@ -31,7 +31,7 @@ fn replies_arrive_in_order() {
     assert_eq!(replies[0]["reply"]["ok"]["offset"], 1);
     assert_eq!(replies[1]["reply"]["error"]["code"], "unknown_command");
     assert_eq!(replies[2]["reply"]["ok"]["total"], 1);
-    // A single command without an array, and a body without commands that have an id.
+    // Send a single command without an array, and bodies without any command that has an id.
     assert_eq!(ids(&requests.post(&command_query(&hello), r#" {"id":4,"ack":{"seq":0}}"#).json()), [4]);
     for nothing in ["[]", r#"{"ack":{"seq":0}}"#] {
         assert_eq!(requests.post(&command_query(&hello), nothing).body, "[]");
@@ -115,7 +115,8 @@ fn close_ends_a_held_poll() {
     assert_eq!(separate.post(&command_query(&hello), r#"{"ack":{"seq":0}}"#).status, 410);
 }
 
-/// Acknowledging a message that was never sent closes the session, whichever way the acknowledgement arrives.
+/// Acknowledging a message that was never sent closes the session, regardless of how the acknowledgement
+/// arrives.
 #[test]
 fn a_bad_acknowledgement_ends_the_session() {
     let server = RunningServer::with(&[]);
@@ -171,7 +172,7 @@ fn bad_requests_leave_the_session_unharmed() {
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }
 
-/// The rate limit applies to the session, whichever way its commands arrive.
+/// The rate limit applies to the session, regardless of how its commands arrive.
 #[test]
 fn posted_commands_count_towards_the_session_rate() {
     let server = RunningServer::with(&["limits.commands_per_second=5"]);
@@ -223,7 +224,7 @@ fn another_users_token_changes_nothing() {
         assert_eq!(replies[1]["reply"]["error"]["code"], "forbidden", "{replies}");
     }
     assert_eq!(separate.get(&format!("{}&token={bobs}", poll_query(&hello, 0))).status, 403);
-    // If her own new token permits less, her poll is notified as well.
+    // If Alice's own new token permits less, her poll is notified as well.
     let none = token("alice", json!({}));
     let replies = separate
         .post(&command_query(&hello), &json!({"id": 1, "refresh": {"token": none}}).to_string())
@@ -254,7 +255,7 @@ fn partial_bodies_are_limited_in_total() {
     let metric = |name: &str| server.admin.metrics().value(name);
     until("partial bodies are evicted", || metric("encke_partial_messages_closed_total") >= 30.0);
     assert!(metric("encke_partial_message_bytes") <= 256.0 * 1024.0);
-    // On a busy machine it need not be the first.
+    // On a busy machine, the first client may not be the one that receives a response.
     let mut answered = None;
     until("one of the clients gets a response", || {
         answered = crowd.iter().position(|client| is_readable(client.stream()));
@@ -268,7 +269,7 @@ fn partial_bodies_are_limited_in_total() {
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }
 
-/// Whether data is available to read.
+/// Whether data can be read.
 fn is_readable(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).expect("the socket is open");
     let is_readable = stream.peek(&mut [0]).is_ok();
@@ -293,7 +294,7 @@ fn requests_above_the_rate_are_delayed() {
     for _ in 0..10 {
         assert_eq!(requests.get(&poll_query(&hello, 0)).json(), json!([message(1, 1, 1)]));
     }
-    // The requests sent before count as well.
+    // The commands sent earlier count as well.
     assert!(from.elapsed() >= Duration::from_millis(2900), "{:?}", from.elapsed());
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }

@@ -27,7 +27,7 @@ fn a_new_session_is_greeted_at_once() {
     assert_eq!(hello.object["hello"]["seq"], 0);
     let session = server.admin.session(&hello.session);
     assert_eq!((&session["transport"], &session["dialect"]), (&json!("poll"), &json!("json")));
-    assert_eq!(session["phase"], "attached", "also between two polls");
+    assert_eq!(session["phase"], "attached", "also between polls");
     server.admin.publish("chat", 1);
     let next = requests.get(&poll_query(&hello, 0)).json();
     assert_eq!(next[0]["message"]["channel"], "chat");
@@ -59,7 +59,7 @@ fn an_idle_poll_is_answered_after_the_hold() {
     assert!(after_hold >= hold && after_hold < hold + MAX_LATENESS, "{after_hold:?}");
 }
 
-/// The `seq` of the next poll acknowledges. A lost response is repeated each time it is lost.
+/// The `seq` of the next poll is an acknowledgement. Each time a response is lost, it is repeated.
 #[test]
 fn a_lost_response_is_repeated() {
     let server = RunningServer::with(&[]);
@@ -70,7 +70,7 @@ fn a_lost_response_is_repeated() {
     let all = json!([message(1, 1, 1), message(2, 2, 2), message(3, 3, 3)]);
     assert_eq!(requests.get(&poll_query(&hello, 0)).json(), all);
     assert_eq!(requests.get(&poll_query(&hello, 0)).json(), all);
-    // On another connection, by a client that does not say what it has received.
+    // Poll on another connection without stating what has been received.
     let mut other = PollClient::connect(server.public);
     assert_eq!(other.get(&command_query(&hello)).json(), all);
     assert_eq!(other.get(&poll_query(&hello, 2)).json(), json!([message(3, 3, 3)]));
@@ -107,7 +107,7 @@ fn a_second_poll_supersedes_the_first() {
     await_held(&server, &hello);
     server.admin.publish("news", 1);
     assert_eq!(second.response().json(), json!([message(1, 1, 1)]));
-    // The connection of the first poll stays usable.
+    // The first poll's connection stays usable.
     server.admin.publish("news", 2);
     assert_eq!(first.get(&poll_query(&hello, 1)).json(), json!([message(2, 2, 2)]));
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
@@ -124,7 +124,7 @@ fn a_websocket_takes_the_session_over() {
     assert_eq!(super::goaway(&requests.response().json()), "replaced");
     server.admin.publish("news", 1);
     assert_eq!(socket.object(), message(1, 1, 1));
-    // A poll takes the session back.
+    // A poll takes back the session.
     requests.send_get(&poll_query(&hello, 1));
     assert_eq!(socket.close_code(), Some(4100));
     server.admin.publish("news", 2);
@@ -231,7 +231,7 @@ fn a_session_may_start_with_the_last_messages() {
     assert_eq!(next, json!([message(3, 4, 4)]), "the session is already subscribed");
 }
 
-/// A poll may name additional channels, to which the session is subscribed from then on.
+/// A poll may name additional channels, to which it subscribes the session.
 #[test]
 fn a_poll_may_add_channels() {
     let server = RunningServer::with(&[]);
@@ -243,7 +243,7 @@ fn a_poll_may_add_channels() {
     });
     server.admin.publish("news", 1);
     assert_eq!(requests.response().json(), json!([message(1, 1, 1)]));
-    // Naming a channel that it is already subscribed to does not complete the poll.
+    // A poll that names a channel to which the session is already subscribed is held.
     requests.send_get(&format!("{}&channels=news", poll_query(&hello, 1)));
     await_held(&server, &hello);
     let_pass(Duration::from_millis(200));

@@ -4,7 +4,7 @@ mod commands;
 mod close;
 // How long polls are held, and which responses are repeated.
 mod hold;
-// The time between two polls.
+// The time between polls.
 mod pauses;
 // HTTP on the connection: sequential, pipelined and partial requests, and unexpected bodies.
 mod requests;
@@ -15,7 +15,7 @@ use encke_tests::waiting::until;
 use encke_tests::{Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
-/// Opens a session subscribed to a channel. Returns it with its connection.
+/// Opens a session that is subscribed to a channel. Returns its connection and its hello.
 #[track_caller]
 fn open(server: &RunningServer, channel: &str) -> (PollClient, Hello) {
     let mut requests = PollClient::connect(server.public);
@@ -30,12 +30,12 @@ fn hello(answer: &Value) -> Hello {
     Hello::parse(answer[0].clone())
 }
 
-/// Query of a session's next poll.
+/// Returns the query of a session's next poll.
 fn poll_query(hello: &Hello, seq: u64) -> String {
     format!("resume={}&seq={seq}", hello.resume)
 }
 
-/// Query of a session's commands.
+/// Returns the query for a session's commands.
 fn command_query(hello: &Hello) -> String {
     format!("resume={}", hello.resume)
 }
@@ -55,7 +55,7 @@ fn await_held(server: &RunningServer, hello: &Hello) {
     });
 }
 
-/// Waits until `count` polls are open, whether held or not read yet.
+/// Waits until `count` polls are open, whether they are held or have not been read yet.
 #[track_caller]
 fn await_polls(server: &RunningServer, count: u32) {
     until(format!("{count} polls are open"), || {
@@ -64,7 +64,7 @@ fn await_polls(server: &RunningServer, count: u32) {
     });
 }
 
-/// Reason of the `goaway`, which is the last object.
+/// Returns the reason of the `goaway`, which is the last object.
 #[track_caller]
 fn goaway(answer: &Value) -> &str {
     let last = answer.as_array().and_then(|objects| objects.last()).expect("there is an object");

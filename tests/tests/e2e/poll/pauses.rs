@@ -19,7 +19,7 @@ fn a_client_that_stops_polling_is_suspended_and_expires() {
     assert!(from.elapsed() >= gap && answered.elapsed() < gap + MAX_LATENESS, "{:?}", answered.elapsed());
     server.await_removal(&hello.session);
     assert!(from.elapsed() >= window, "{:?}", from.elapsed());
-    // The reconnect window counts from the response, not from the suspension.
+    // The reconnect window starts at the response, not at the suspension.
     assert!(answered.elapsed() < gap + window, "{:?}", answered.elapsed());
     let events = [("opened", "connect"), ("suspended", "poll_gap"), ("expired", "reconnect_window")];
     server.logs.await_lifecycle(&hello.session, &events);
@@ -30,7 +30,7 @@ fn commands_postpone_the_suspension() {
     let server = RunningServer::with(&["session.poll_gap=2s", "session.reconnect_window=4s"]);
     let (_requests, hello) = open(&server, "news");
     let mut separate = PollClient::connect(server.public);
-    // Three times the gap, without a poll.
+    // Continue for three times the gap without a poll.
     for _ in 0..6 {
         let_pass(Duration::from_millis(500));
         assert_eq!(separate.post(&command_query(&hello), ACK).status, 200);
@@ -45,7 +45,7 @@ fn commands_postpone_the_suspension() {
     server.logs.await_lifecycle(&hello.session, &events);
 }
 
-/// A client that only sends commands cannot keep its session alive without polling: it lasts at most two
+/// A client cannot keep its session alive with commands alone: without a poll, the session lasts at most two
 /// windows.
 #[test]
 fn commands_postpone_expiry_by_one_window_at_most() {
@@ -65,8 +65,8 @@ fn commands_postpone_expiry_by_one_window_at_most() {
     server.await_removal(&hello.session);
 }
 
-/// The time between two requests is bounded, on a connection with a session as well as without one. The
-/// duration of a held poll is not.
+/// The time between requests is bounded on connections with and without a session. The duration of a held
+/// poll is not.
 #[test]
 fn the_pause_between_requests_is_bounded() {
     let limit = Duration::from_secs(1);
@@ -116,7 +116,7 @@ fn a_partial_body_times_out() {
     server.assert_healthy();
 }
 
-/// Time during which the server was stopped does not count against its clients.
+/// Time during which the server is stopped does not count against its clients.
 #[test]
 fn a_stopped_server_suspends_no_session() {
     let server = RunningServer::with(&["session.poll_hold=1s", "session.poll_gap=5s"]);

@@ -21,7 +21,7 @@ fn requests_may_follow_a_held_poll() {
             &format!(r#"{{"id":{data},"publish":{{"channel":"chat","data":{data}}}}}"#),
         )
     };
-    // Several requests in one packet, then one that arrives byte by byte.
+    // Send several requests in one packet, then one byte by byte.
     requests.send(&(get(&poll_query(&hello, 0)) + &publish(1) + &get(&poll_query(&hello, 1)) + &publish(2)));
     await_held(&server, &hello);
     for byte in publish(3).chars() {
@@ -129,7 +129,7 @@ fn malformed_requests_are_rejected() {
     }
     server.admin.publish("news", 1);
     assert_eq!(requests.get(&poll_query(&hello, 0)).json(), json!([message(1, 1, 1)]));
-    // A malformed request ends the connection, but not the poll before it.
+    // A malformed request closes the connection, but the response to the previous poll is still sent.
     let mut broken = PollClient::connect(server.public);
     broken.send_get(&poll_query(&hello, 1));
     await_held(&server, &hello);

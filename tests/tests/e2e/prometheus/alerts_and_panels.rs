@@ -21,7 +21,7 @@ fn promtool(arguments: &[&str], file: &Path) {
     );
 }
 
-/// Names of all alerts.
+/// Returns the names of all alerts.
 fn alerts() -> Vec<String> {
     let text = fs::read_to_string(deploy("alerts.yml")).expect("the alerts can be read");
     let name = |line: &str| line.trim().strip_prefix("- alert: ").map(str::to_owned);
@@ -49,7 +49,7 @@ fn panels(dashboard: &Value) -> &Vec<Value> {
     dashboard["panels"].as_array().expect("panels")
 }
 
-/// Expressions of the dashboard, for all jobs and instances, with a rate interval of ten seconds.
+/// Returns the expressions of the dashboard, for all jobs and instances, with a rate interval of ten seconds.
 fn expressions(dashboard: &Value) -> Vec<String> {
     let targets = panels(dashboard).iter().filter_map(|panel| panel["targets"].as_array()).flatten();
     let filled = |target: &Value| {
@@ -85,7 +85,7 @@ fn panels_do_not_overlap() {
     assert_eq!(names, ["datasource", "job", "instance"]);
 }
 
-/// Metric names in an expression, with their label matchers.
+/// Returns the metric names in an expression, with their label matchers.
 fn selectors(expression: &str) -> Vec<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut selectors = Vec::new();
@@ -93,7 +93,7 @@ fn selectors(expression: &str) -> Vec<String> {
     while let Some(start) = rest.find(is_name) {
         let name_end = rest[start..].find(|c| !is_name(c)).map_or(rest.len(), |end| start + end);
         let (name, after) = (&rest[start..name_end], &rest[name_end..]);
-        // Quoted label values must not be mistaken for metrics.
+        // Include the label matchers, so that quoted label values are not mistaken for metrics.
         let labels =
             if after.starts_with('{') { after.find('}').map_or("", |end| &after[..=end]) } else { "" };
         if ["encke_", "process_"].iter().any(|prefix| name.starts_with(prefix)) || name == "up" {

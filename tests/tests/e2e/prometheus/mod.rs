@@ -3,7 +3,7 @@
 
 // deploy/alerts.yml and deploy/grafana.json.
 mod alerts_and_panels;
-// Output of `encke reference`.
+// The output of `encke reference`.
 mod reference;
 
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use encke_tests::server::run_to_end;
 
 use super::FullServer;
 
-/// Labels of a metric, with their values.
+/// Names of a metric's labels, with their values.
 type Labels = BTreeMap<String, BTreeSet<String>>;
 
 /// Parses a cell such as "`a`: `1`, `2`; `b`: `3`".
@@ -16,7 +16,8 @@ fn labels_of(cell: &str) -> Labels {
     cell.split("; ").filter_map(label).collect()
 }
 
-/// Parses the reference: the kind and the labels of each metric, by its name in the text format.
+/// Parses the reference. Returns the kind and the labels of each metric, keyed by its name in the text
+/// format.
 fn documented_metrics() -> BTreeMap<String, (String, Labels)> {
     let text = String::from_utf8(run_to_end(&["reference"], &[]).stdout).expect("the reference is text");
     let (_, metrics) = text.split_once("### Metrics").expect("the reference has metrics");
@@ -28,7 +29,7 @@ fn documented_metrics() -> BTreeMap<String, (String, Labels)> {
     metrics.lines().filter_map(row).collect()
 }
 
-/// Parses the name and the labels of a series, without its value and without bucket bounds.
+/// Parses the name and the labels of a series, ignoring its value and bucket bounds.
 fn series(line: &str) -> (&str, Vec<(&str, &str)>) {
     let (series, _) = line.rsplit_once(' ').expect("a series has a value");
     let Some((name, labels)) = series.split_once('{') else { return (series, Vec::new()) };

@@ -11,7 +11,7 @@ use super::{keys_of_news, launch};
 
 const README: &str = include_str!("../../../../README.md");
 
-/// The ACL rule of the user that the README creates.
+/// Returns the ACL rule of the user that the README creates.
 fn acl_rule() -> Vec<String> {
     let line = README.lines().find_map(|line| line.strip_prefix("redis-cli -p 6390 ACL SETUSER "));
     let words = line.expect("the README creates a user").split(' ');
@@ -43,14 +43,15 @@ fn use_everything(server: &RunningServer, redis: &mut Connection) {
     let keyed = r#"{"channel":"/a/b","data":"by pattern","key":"k"}"#;
     assert_eq!(server.admin.post("/api/publish", keyed).status, 200);
     assert_message(&mut client, 1, &json!("by pattern"));
-    // A channel that cannot be opened is unsubscribed from.
+    // If a channel cannot be opened, the server unsubscribes from its feed.
     exec(redis, &["SET", "encke:{126}m:odd", "x"]);
     let reply = client.request(r#"{"id":1,"subscribe":{"channel":"odd"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     until("the feed is unsubscribed from", || command_statistics(redis).contains("cmdstat_unsubscribe:"));
 }
 
-/// Statistics of all commands that were executed, also by scripts, one line for each command.
+/// Returns the statistics of all commands executed, including commands executed by scripts, one line per
+/// command.
 fn command_statistics(redis: &mut Connection) -> String {
     redis::cmd("INFO").arg("commandstats").query(redis).expect("statistics")
 }
@@ -64,7 +65,7 @@ fn the_readme_user_has_exactly_the_needed_permissions() {
     // A server deregisters when it shuts down.
     server.terminate();
     server.await_exit(TIMEOUT);
-    // A server with unlimited history removes the expiry that another has set.
+    // A server with unlimited history removes the expiry that another server has set.
     let mut other = launch_as_the_user(&redis).set("channel.history_age=off").start();
     other.admin.publish("news", "kept");
     other.terminate();
@@ -74,8 +75,8 @@ fn the_readme_user_has_exactly_the_needed_permissions() {
             |error| panic!("{error}"),
             |entries| entries.iter().map(|entry| format!("{entry:?}")).collect(),
         );
-    // Two denials are expected: the client library tries to set its name, and a pattern is first subscribed
-    // to with a narrow glob and then, if that is denied, with the widest one.
+    // Two denials are expected. The client library tries to set its name. A pattern is first subscribed to
+    // with a narrow glob, and if that is denied, with the widest one.
     let is_expected = |entry: &str| entry.contains("setinfo") || entry.contains("encke:{*}c:/a/*");
     let denied: Vec<_> = denied.iter().filter(|entry| !is_expected(entry)).collect();
     assert!(denied.is_empty(), "{denied:?}");

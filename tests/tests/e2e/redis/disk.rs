@@ -11,7 +11,7 @@ use super::nodes::{assert_all_up_to, assert_message};
 
 const APPEND_ONLY: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "everysec"];
 
-/// The incremental append-only file.
+/// Returns the path of the incremental append-only file.
 fn append_only_file(redis: &Redis) -> PathBuf {
     let files = fs::read_dir(redis.directory().join("appendonlydir")).expect("the directory can be listed");
     let mut paths = files.map(|file| file.expect("the entry can be read").path());
@@ -40,7 +40,7 @@ fn a_persistent_redis_loses_nothing_when_killed() {
     assert_all_up_to(&mut resumed, 3, &json!("after"));
 }
 
-/// Simulates a power failure: the newest messages had not been written to disk.
+/// Simulates a power failure before the newest messages have been written to disk.
 #[test]
 fn only_clients_that_saw_unsaved_messages_get_a_gap() {
     let mut redis = Redis::with(&APPEND_ONLY);

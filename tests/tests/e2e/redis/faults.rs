@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::nodes::{assert_message, subscribers_with_three_messages};
 use super::{keys_of_news, launch, node};
 
-/// A server notices within two probes that Redis does not respond, and reconnects within a second once it
-/// does.
+/// How long failure detection or recovery may take. A server notices within two probes that Redis does not
+/// respond, and reconnects within a second after Redis responds again.
 pub(super) const DETECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until messages can be published again.
+/// Waits until messages can be published again. Returns the response to the first publish that succeeds.
 #[track_caller]
 pub(super) fn await_published(server: &RunningServer, data: &Value) -> Value {
     let body = json!({"channel": "news", "data": data}).to_string();
@@ -43,7 +43,8 @@ fn an_empty_redis_causes_gaps() {
         let reply = node.client().request(r#"{"id":1,"publish":{"channel":"news","data":1}}"#);
         assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     }
-    // Existing subscriptions can still be joined on this server; new channels cannot be opened.
+    // Clients can still subscribe to channels that have subscribers on this server. Other channels cannot be
+    // opened.
     let mut late = nodes[0].client();
     assert_eq!(late.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 3);
     let reply = late.request(r#"{"id":2,"subscribe":{"channel":"sports"}}"#);
@@ -77,7 +78,7 @@ fn a_frozen_redis_loses_nothing() {
         });
     });
     await_published(&nodes[1], &json!("after"));
-    // Whatever was published in the meantime arrives once and in order.
+    // Messages published in the meantime arrive once and in order.
     let mut offset = 1;
     loop {
         let object = next_object(&mut subscriber);
@@ -111,7 +112,7 @@ fn broken_connections_lose_nothing() {
             nodes[1].admin.post("/api/publish", &json!({"channel": "news", "data": number}).to_string());
         match answer.status {
             200 => published = answer.json()["offset"].as_u64().expect("an offset"),
-            // The connection was killed during the publish.
+            // The publish failed because its connection was killed.
             503 => {
                 published = await_published(&nodes[1], &json!(number))["offset"].as_u64().expect("an offset")
             }
@@ -144,8 +145,7 @@ fn lose_newest_messages(redis: &Redis) {
     pipeline.exec(&mut connection).expect("the newest messages are lost");
 }
 
-/// Simulates a failover to a lagging replica: the newest messages are missing, and their offsets are used
-/// again.
+/// Simulates a failover to a lagging replica: the newest messages are missing, and their offsets are reused.
 #[test]
 fn only_clients_that_saw_lost_messages_get_a_gap() {
     let redis = Redis::with(&["--enable-debug-command", "yes"]);
@@ -177,7 +177,7 @@ fn only_clients_that_saw_lost_messages_get_a_gap() {
     let mut resumed = Client::connect(node.public, &format!("resume={}&seq=3", hello.resume));
     assert!(resumed.hello.recovered);
     assert_message(&mut resumed, 4, &json!("four"));
-    // The same by position, in a new session.
+    // The same holds for clients that give their position in a new session.
     for (offset, recovered) in [(3, true), (5, false)] {
         let since = json!({"epoch": epoch, "offset": offset});
         let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
@@ -202,12 +202,12 @@ fn lost_scripts_are_loaded_again() {
         reply["ok"].is_object()
     });
     redis::cmd("SCRIPT").arg("FLUSH").exec(&mut redis.connect()).expect("Redis is flushed");
-    // No client sends anything: the failing renewal of the lease reveals the loss.
+    // No client sends anything. The server notices the loss because renewing its lease fails.
     let connects = || node.admin.metrics().value("encke_engine_connects_total");
     eventually_within(DETECTION_TIMEOUT, "the server notices the loss", || (connects() >= 3.0).then_some(()));
 }
 
-/// The key of the generation may be lost while servers are connected.
+/// The generation's key may be lost while servers are connected.
 #[test]
 fn lost_messages_are_detected_even_if_the_generation_was_lost() {
     let redis = Redis::with(&["--enable-debug-command", "yes"]);

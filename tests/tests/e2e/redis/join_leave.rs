@@ -26,8 +26,8 @@ fn subscriber(node: &RunningServer) -> Client {
     client
 }
 
-/// Reads until this event arrives. An event may be repeated if Redis did not reply in time, and be missing if
-/// Redis was killed.
+/// Reads until this event arrives. An event may be repeated if Redis did not reply in time, and may be
+/// missing if Redis was killed.
 #[track_caller]
 fn await_event(client: &mut Client, kind: &str, member: &Value) {
     while client.object()["message"][kind] != *member {}

@@ -7,12 +7,13 @@ use serde_json::json;
 use super::faults::await_published;
 use super::nodes::{assert_all_up_to, assert_message};
 
-/// A server that connects to Redis by this URL.
+/// Starts a server that connects to Redis with this URL.
 fn node_at(url: &str) -> RunningServer {
     Launch::with(&["engine.kind=redis", &format!("engine.url={url}")]).start()
 }
 
-/// Blocks a link in one direction while another server, which does not use the link, continues.
+/// Asserts that no message is lost or duplicated when a server's link to Redis is blocked in one direction,
+/// while another server, which does not use the link, continues.
 #[track_caller]
 fn assert_lossless(block: impl FnOnce(&NetworkLink)) {
     let link = NetworkLink::new();

@@ -7,13 +7,13 @@ use encke_tests::{Launch, RunningServer};
 mod access;
 // Persistence, and losses despite persistence.
 mod disk;
-// Redis that is killed, restarted, frozen or replaced.
+// A Redis that is killed, restarted, frozen or replaced.
 mod faults;
 // Joins and leaves over several servers.
 mod join_leave;
 // Links that fail in one direction, and a slow server that Redis disconnects.
 mod links;
-// Model of the scripts in Rust.
+// Model of the Redis scripts in Rust.
 mod model;
 // Several servers with one Redis.
 mod nodes;
@@ -23,7 +23,7 @@ mod patterns;
 mod presence;
 // Sessions restored from a snapshot, with subscriptions in Redis.
 mod restarts;
-// More simultaneous reminders than a server requests from Redis at once.
+// More simultaneous reminders than a server requests from Redis in one batch.
 mod reminders;
 // The scripts compared with the model.
 mod scripts;
@@ -32,7 +32,7 @@ mod sentinels;
 // TLS, and unacceptable certificates.
 mod tls;
 
-/// A server with its channels in this Redis.
+/// Configures a server that keeps its channels in this Redis.
 fn launch(redis: &Redis) -> Launch {
     Launch::with(&["engine.kind=redis", &format!("engine.url={}", redis.url())])
 }
@@ -42,7 +42,7 @@ fn node(redis: &Redis) -> RunningServer {
     launch(redis).start()
 }
 
-/// Meta key, log and feed of the channel `news`.
+/// Returns the meta key, log and feed of the channel `news`.
 fn keys_of_news() -> [String; 3] {
     ["m", "l", "c"].map(|kind| format!("encke:{{38}}{kind}:news"))
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Maximum number of past epochs remembered.
 const MAX_PAST_EPOCHS: usize = 4;
 
-/// All channels, by name.
+/// Model of all channels.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     channels: BTreeMap<String, ChannelModel>,
@@ -16,9 +16,9 @@ pub(super) struct Model {
 
 #[derive(Clone, Debug, Default)]
 struct ChannelModel {
-    /// Known publishes with a key, oldest first: the key, and the epoch and offset of the reply.
+    /// Known publishes with a key, oldest first: the key, and the epoch and offset from the reply.
     known: Vec<(String, (String, u64))>,
-    /// `None` if the meta key does not exist.
+    /// Meta key; `None` if it does not exist.
     meta: Option<Meta>,
     /// Offsets and messages, oldest first.
     log: Vec<(u64, String)>,
@@ -44,8 +44,8 @@ pub(super) struct OpenedChannel {
 }
 
 impl Model {
-    /// Publishes with a key, of which the last `max` are known. Also returns whether the publish was a
-    /// repeat.
+    /// Publishes with an idempotency key, of which the last `max` are known. Returns the epoch and the
+    /// offset, and whether the publish was a repeat.
     pub(super) fn publish_once(
         &mut self,
         channel: &str,
@@ -72,7 +72,7 @@ impl Model {
         self.channels.entry(channel.to_owned()).or_default().known.clear();
     }
 
-    /// Publishes. Returns the epoch and the offset.
+    /// Publishes a message and returns its epoch and offset.
     pub(super) fn publish(
         &mut self,
         channel: &str,
@@ -99,7 +99,7 @@ impl Model {
         self.channels.entry(channel.to_owned()).or_default().log.clear();
     }
 
-    /// Removes the meta key, as by expiry or by an operator.
+    /// Removes the meta key, as if it had expired or an operator had deleted it.
     pub(super) fn lose_meta(&mut self, channel: &str) {
         self.channels.entry(channel.to_owned()).or_default().meta = None;
     }
@@ -110,8 +110,8 @@ impl Model {
         log.drain(..log.len().saturating_sub(max));
     }
 
-    /// Simulates a failover to a Redis that lacks the newest messages. `lost` returns their number for each
-    /// log.
+    /// Simulates a failover to a Redis that lacks the newest messages. `lost` is called for each log and
+    /// returns how many it lacks.
     pub(super) fn lose_tails(&mut self, mut lost: impl FnMut() -> u64) {
         for ChannelModel { meta, log, known } in self.channels.values_mut() {
             let Some(meta) = meta else { continue };
@@ -127,7 +127,7 @@ impl Model {
         }
     }
 
-    /// Epoch, newest offset and generation, if the channel is known.
+    /// Returns the epoch, the newest offset and the generation, if the channel is known.
     pub(super) fn state(&self, channel: &str) -> Option<(String, u64, u64)> {
         let meta = self.channels.get(channel)?.meta.as_ref()?;
         Some((meta.epoch.clone(), meta.offset, meta.generation))

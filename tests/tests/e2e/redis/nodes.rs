@@ -19,7 +19,7 @@ pub(super) fn assert_message(client: &mut Client, offset: u64, data: &Value) {
 }
 
 /// Asserts that all messages up to the one with the data `last` arrive in order and without a gap. Returns
-/// their data.
+/// the data of all of them.
 #[track_caller]
 pub(super) fn assert_all_up_to(client: &mut Client, mut offset: u64, last: &Value) -> Vec<Value> {
     let mut all = Vec::new();
@@ -32,8 +32,8 @@ pub(super) fn assert_all_up_to(client: &mut Client, mut offset: u64, last: &Valu
     all
 }
 
-/// Connects a client to each server, all of which receive messages 1 to 3 of a channel. Also returns the
-/// epochs that they received.
+/// Connects a client to each server. All clients receive messages 1 to 3 of a channel. Returns the clients
+/// and the epochs that they received.
 pub(super) fn subscribers_with_three_messages(nodes: &[RunningServer; 2]) -> ([Client; 2], [String; 2]) {
     let mut subscribers = nodes.each_ref().map(RunningServer::client);
     let epochs = subscribers.each_mut().map(|subscriber| subscriber.subscribe("news"));
@@ -73,7 +73,7 @@ fn messages_reach_all_servers() {
     subscribers.iter_mut().for_each(|subscriber| assert_message(subscriber, 11, &json!("me")));
 }
 
-/// Messages from the feed and from the log carry the user. The third message is anonymous, as are all messages
+/// Messages from the feed and from the log name the user. The third message is anonymous, as are all messages
 /// that earlier versions wrote.
 #[test]
 fn messages_keep_their_users_on_all_servers() {
@@ -139,7 +139,7 @@ fn namespaces_apply_on_all_servers() {
     assert!((age..=age + age / 8).contains(&other), "{other}");
 }
 
-/// The history in Redis counts, even if this server has no subscriber of the channel yet.
+/// The history in Redis is used even if this server has had no subscriber of the channel.
 #[test]
 fn last_is_the_same_on_all_servers() {
     let redis = Redis::start();
@@ -241,7 +241,7 @@ fn many_subscriptions_on_several_servers() {
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
     let mut subscribers = nodes.each_ref().map(RunningServer::client);
-    // More subscriptions than a server requests from Redis at once on one connection.
+    // Each client has more subscriptions than a server requests from Redis simultaneously on one connection.
     for subscriber in &mut subscribers {
         for channel in 0..CHANNELS {
             subscriber.send(&format!(r#"{{"id":{channel},"subscribe":{{"channel":"c{channel}"}}}}"#));
@@ -282,7 +282,7 @@ fn a_message_missing_from_the_feed_is_read_from_the_log() {
     node.admin.publish("news", 3);
     assert_message(&mut client, 2, &json!("missed"));
     assert_message(&mut client, 3, &json!(3));
-    // A message that is missing from the log as well is a gap.
+    // A message that is missing from the log as well is reported as a gap.
     exec(&mut connection, &["HSET", &meta, "offset", "5"]);
     node.admin.publish("news", 6);
     let gap = &client.object()["gap"];
@@ -319,7 +319,7 @@ fn foreign_data_in_redis_does_no_harm() {
     assert_message(&mut client, 3, &json!(3));
     let history = node.admin.get("/api/channels/news/history").json();
     assert_eq!(history["messages"].as_array().map(Vec::len), Some(1), "{history}");
-    // A key with the wrong type.
+    // This key has the wrong type.
     exec(&mut connection, &["SET", "encke:{126}m:odd", "x"]);
     let reply = client.request(r#"{"id":1,"subscribe":{"channel":"odd"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
@@ -380,13 +380,13 @@ fn redis_subscriptions_end_some_time_after_the_last_subscriber() {
     assert_eq!(listeners(), (1, 1));
     client.request(r#"{"id":1,"unsubscribe":{"channel":"news"}}"#);
     client.request(r#"{"id":2,"unsubscribe":{"channel":"/a/*"}}"#);
-    // The delay is 30 s, plus the interval between two checks.
+    // A server unsubscribes after 30 s, plus the interval between checks.
     eventually_within(Duration::from_secs(60), "the server unsubscribes from the feeds", || {
         (listeners() == (0, 0)).then_some(())
     });
     until("the local log is removed", || node.admin.metrics().value("encke_channels") == 0.0);
     node.admin.publish("news", 2);
-    // The first client has been disconnected, because it answered no pings in the meantime.
+    // The first client has been disconnected, because it did not answer pings in the meantime.
     let mut client = node.client();
     let reply = client.request(r#"{"id":2,"subscribe":{"channel":"news"}}"#);
     assert_eq!(reply["ok"], json!({"channel": "news", "epoch": epoch, "offset": 2}));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{launch, node};
 
-/// Number of globs that Redis matches against each publish.
+/// Returns the number of globs that Redis matches against each publish.
 fn glob_count(connection: &mut Connection) -> u64 {
     redis::cmd("PUBSUB").arg("NUMPAT").query(connection).expect("a number")
 }
@@ -21,7 +21,7 @@ fn next_message(client: &mut Client) -> Value {
     object["message"].clone()
 }
 
-/// Asserts that the next object is a gap of unknown length. Returns its epoch.
+/// Asserts that the next object is a gap of unknown length. Returns the gap's epoch.
 #[track_caller]
 fn next_gap(client: &mut Client, channel: &str) -> Value {
     let object = client.object();
@@ -30,7 +30,7 @@ fn next_gap(client: &mut Client, channel: &str) -> Value {
     gap["epoch"].clone()
 }
 
-/// Redis's publish/subscribe ignores databases.
+/// Redis's publish/subscribe does not distinguish databases.
 #[test]
 fn messages_of_another_database_are_ignored() {
     let redis = Redis::start();
@@ -75,7 +75,7 @@ fn matching_messages_arrive_from_all_servers() {
         received.last().is_some_and(|data| data == "last")
     });
     assert_eq!(received, ["/a/b", "/a/d", "last"]);
-    // History and epoch of a pattern are local to the server: another server does not know the epoch.
+    // The history and epoch of a pattern are local to the server. Another server does not know the epoch.
     let history = nodes[0].admin.get("/api/channels/%2Fa%2F**/history").json();
     assert_eq!((&history["epoch"], &history["last"]), (&json!(epoch), &json!(4)));
     let since = json!({"id": 1, "subscribe": {"channel": "/a/**", "since": {"epoch": epoch, "offset": 1}}});
@@ -85,8 +85,7 @@ fn matching_messages_arrive_from_all_servers() {
     next_gap(&mut on_other, "/a/**");
 }
 
-/// Channels are subscribed to, unsubscribed from and subscribed to again while messages arrive through the
-/// pattern.
+/// Channels are repeatedly subscribed to and unsubscribed from while messages arrive through the pattern.
 #[test]
 fn a_message_arrives_once_by_pattern_and_channel() {
     const CHANNELS: u64 = 8;
@@ -148,7 +147,7 @@ fn possible_loss_is_reported_as_one_gap() {
     channel_client.subscribe("/a/b");
     node.admin.publish("/a/b", 1);
     assert_eq!(next_message(&mut client)["data"], 1);
-    // Only the connection that receives the feeds is closed.
+    // Close only the connection that receives the feeds.
     let mut connection = redis.connect();
     redis::cmd("CLIENT")
         .arg(&["KILL", "TYPE", "pubsub"])
@@ -161,10 +160,11 @@ fn possible_loss_is_reported_as_one_gap() {
     assert_eq!((&received["data"], &received["offset"]), (&json!(2), &json!(2)));
     assert_eq!(received["pattern"], json!({"name": "/a/*", "epoch": next, "offset": 1}));
     (1..=2).for_each(|offset| assert_eq!(next_message(&mut channel_client)["offset"], offset));
-    // Redis is killed and loses its data.
+    // Kill Redis, which loses its data.
     redis.kill();
     until("the server notices the failure", || node.admin.get("/readyz").status == 503);
-    // Existing subscriptions can still be joined on this server; new patterns cannot be opened.
+    // Clients can still subscribe to patterns that have subscribers on this server. Other patterns cannot be
+    // opened.
     let mut late = node.client();
     assert_eq!(late.subscribe("/a/*"), next);
     let reply = late.request(r#"{"id":1,"subscribe":{"channel":"/b/*"}}"#);
@@ -179,7 +179,7 @@ fn possible_loss_is_reported_as_one_gap() {
     }
 }
 
-/// A client that is also subscribed to the channel misses nothing; a client with only the pattern gets a gap.
+/// A client that is also subscribed to the channel misses nothing. A client with only the pattern gets a gap.
 #[test]
 fn broken_connections_lose_nothing_without_a_gap() {
     const MESSAGES: u64 = 300;
@@ -198,7 +198,7 @@ fn broken_connections_lose_nothing_without_a_gap() {
                 .expect("the connections are killed");
         }
         let body = json!({"channel": "/a/b", "data": number}).to_string();
-        // Both connections of a server end together.
+        // A server always closes both of its Redis connections together.
         until("the message is published", || nodes[1].admin.post("/api/publish", &body).status == 200);
     }
     for (client, has_both) in [(&mut pattern_client, false), (&mut client_of_both, true)] {
@@ -277,7 +277,7 @@ fn the_number_of_globs_is_limited() {
     names.dedup();
     assert_eq!(names.len(), 70);
     assert_eq!(glob_count(&mut connection), 65);
-    // The connection of the other server was killed as well.
+    // The other server's connection was killed as well.
     let body = r#"{"channel":"/69/a","data":1}"#;
     until("the message is published", || nodes[1].admin.post("/api/publish", body).status == 200);
     assert_eq!(next_message(&mut client)["data"], 1);
@@ -294,7 +294,7 @@ fn patterns_without_permission_are_unavailable() {
     let reply = client.request(r#"{"id":1,"subscribe":{"channel":"/a/*"}}"#);
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     client.subscribe("/a/b");
-    // The widest glob, which covers all patterns.
+    // Allow the widest glob, which covers all patterns.
     redis::cmd("ACL")
         .arg(&["SETUSER", "default", "&encke:{*}c:/**"])
         .exec(&mut connection)

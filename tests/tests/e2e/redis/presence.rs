@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::{launch, node};
 
-/// Duration of a lease, plus the interval between two checks.
+/// How long a killed server may remain listed: the duration of a lease, plus the interval between checks.
 const LEASE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Name of a server.
+/// Returns the name of a server.
 #[track_caller]
 fn server_name(node: &RunningServer) -> String {
     let line = node.logs.await_line("connected to Redis");
@@ -26,15 +26,15 @@ fn presence(node: &RunningServer) -> Value {
     node.admin.get("/api/channels/news/presence").json()
 }
 
-/// Number of sessions, and the servers that have not answered.
+/// Returns the number of sessions, and the servers that have not replied.
 #[track_caller]
 fn total_and_missing(node: &RunningServer) -> (Value, Value) {
     let mut presence = presence(node);
     (presence["total"].take(), presence["incomplete"].take())
 }
 
-/// Waits for this total with these missing servers. A busy server may answer too late and be listed as
-/// missing, so the query is repeated.
+/// Waits for this total with these missing servers. The query is repeated, because a busy server may reply
+/// too late and be listed as missing.
 #[track_caller]
 fn await_total(node: &RunningServer, total: u64, missing: &Value) {
     until("all running servers answer", || total_and_missing(node) == (json!(total), missing.clone()));
@@ -147,7 +147,7 @@ fn a_killed_server_is_reported_until_its_lease_expires() {
         zrange.arg("encke:servers").arg(0).arg(-1).query(&mut redis.connect()).expect("a set");
     assert_eq!(registered, nodes.each_ref().map(server_name).into());
     await_total(&nodes[0], 2, &Value::Null);
-    // A server that is killed does not.
+    // A server that is killed does not deregister.
     let killed = server_name(&nodes[1]);
     nodes[1].signal(Signal::KILL);
     await_total(&nodes[0], 1, &json!([killed]));
@@ -174,7 +174,7 @@ fn forged_presence_messages_are_ignored() {
         publish(&answers, stray);
     }
     publish("encke:questions", r#"{"id":1,"server":"n_x","channel":"no such","from":9,"limit":1000}"#);
-    // A reply to a valid request, from a server that does not exist.
+    // Send a reply to a valid request, from a server that does not exist.
     let mut listener = redis.connect();
     let mut listener = listener.as_pubsub();
     listener.subscribe("encke:questions").expect("the feed is subscribed to");
@@ -188,7 +188,7 @@ fn forged_presence_messages_are_ignored() {
             let mut answer =
                 json!({"id": query["id"], "server": "n_x", "total": 9, "members": [], "next": null});
             publish(&answers, &answer.to_string());
-            // A malformed reply in the name of the server that has to reply.
+            // Send a malformed reply in the name of the server that has to reply.
             answer["server"] = json!(other);
             answer["members"] = json!([[1, "<b>", null, "attached"]]);
             publish(&answers, &answer.to_string());

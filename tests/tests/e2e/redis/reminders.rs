@@ -5,10 +5,11 @@ use serde_json::json;
 
 use super::node;
 
-/// Several times the number that a server requests from Redis at once.
+/// Number of reminders: several times as many as a server requests from Redis in one batch.
 const REMINDERS: u64 = 3_000;
 
-/// Creating the reminders takes about half of this time. On a slow machine, the last ones are due at once.
+/// Time after which all reminders are due. Creating them takes about half of it. On a slow machine, the last
+/// ones are due immediately.
 const ALL_DUE_AFTER: Duration = Duration::from_secs(8);
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{launch, node};
 use crate::restart::{RestartableServer, next_message, resume_session};
 
-/// Settings of a server with this Redis.
+/// Returns the settings for a server that uses this Redis.
 fn redis_settings(redis: &Redis) -> [String; 2] {
     ["engine.kind=redis".to_owned(), format!("engine.url={}", redis.url())]
 }
@@ -37,7 +37,7 @@ fn suspended_subscriber(restarts: &RestartableServer) -> Hello {
     hello
 }
 
-/// Asserts that the next object is a gap of `news`.
+/// Asserts that the next object is a gap in `news` and returns it.
 #[track_caller]
 fn assert_gap(client: &mut Client) -> Value {
     let object = client.object();
@@ -66,7 +66,7 @@ fn a_session_resumes_with_messages_published_on_another_server() {
     }
     other.admin.publish("news", 7);
     assert_eq!(next_message(&mut client), (7, 7, json!(7)));
-    // Another restart, with a client that has lost more, and with new subscribers.
+    // Restart again. This time, the client has missed more messages, and there are new subscribers.
     restarts.restart();
     let mut client = resume_session(&restarts, &hello, 4);
     for number in 5..=7 {
@@ -105,7 +105,7 @@ fn a_pattern_subscription_continues_after_a_gap() {
     restarts.stop();
     other.admin.publish("/a/b", 3);
     restarts.start();
-    // Unacknowledged messages are repeated. Of the messages published in the meantime, only those of the
+    // Unacknowledged messages are sent again. Of the messages published in the meantime, only messages in the
     // subscribed channel arrive.
     let mut clients = hellos.each_ref().map(|hello| resume_session(&restarts, hello, 1));
     for (client, meanwhile) in clients.iter_mut().zip([&[json!(3)][..], &[]]) {
@@ -179,7 +179,7 @@ fn sessions_survive_an_unreachable_redis() {
     other.admin.publish("news", 4);
     restarts.stop();
     redis.kill();
-    // Two starts: the second process never reaches Redis.
+    // Start twice: the second process never reaches Redis.
     restarts.start();
     let mut client = resume_session(&restarts, &hello, 1);
     // The next object is the reply, so no gap precedes it.
@@ -222,7 +222,7 @@ fn an_empty_redis_is_reported_as_gaps_on_resume() {
     assert_eq!(next_message(&mut client), (5, 1, json!("again")));
 }
 
-/// Unacknowledged messages of a former subscription become a gap, which does not wait for Redis.
+/// Unacknowledged messages of a former subscription are reported as a gap without waiting for Redis.
 #[test]
 fn a_former_subscription_delays_nothing() {
     let redis = Redis::start();
@@ -250,7 +250,7 @@ fn sessions_move_between_engines() {
     let mut restarts = RestartableServer::with(&[]);
     let hello = suspended_subscriber(&restarts);
     restarts.server.admin.publish("news", 4);
-    // Messages that were sent are in the snapshot. Redis has a different log, from which nothing was sent.
+    // Sent messages are in the snapshot. Redis has a different log, from which nothing has been sent.
     restarts.settings = redis_settings(&redis).to_vec();
     restarts.restart();
     let other = node(&redis);
@@ -263,7 +263,7 @@ fn sessions_move_between_engines() {
     assert_eq!(next_message(&mut client), (5, 1, json!("from Redis")));
     drop(client);
     restarts.server.await_phase(&hello.session, "suspended");
-    // The other way round, the messages that were sent are in Redis, which the memory engine cannot read.
+    // Now the sent messages are in Redis, which the memory engine cannot read.
     restarts.settings.clear();
     restarts.restart();
     let mut client = resume_session(&restarts, &hello, 4);
@@ -274,7 +274,8 @@ fn sessions_move_between_engines() {
     assert_eq!(client.subscribe("news"), published["epoch"].as_str().expect("an epoch"));
 }
 
-/// A start that is refused has already read the snapshot, and leaves it for the next one.
+/// A process that refuses to start has already read the snapshot. It leaves the snapshot for the next
+/// process.
 #[test]
 fn a_refused_start_keeps_the_snapshot() {
     let redis = Redis::start();

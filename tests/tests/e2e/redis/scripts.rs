@@ -17,7 +17,7 @@ const MIN_LOG_MESSAGES: usize = 20;
 
 const MINUTE_MS: &str = "60000";
 
-/// Lifetimes of the logs, so that messages last for at least a minute, and of the meta keys.
+/// Lifetimes of the logs, which keep messages for at least a minute, and of the meta keys.
 const LIFETIMES_MS: [&str; 2] = ["70000", "80000"];
 
 /// Maximum number of known publishes.
@@ -88,7 +88,7 @@ impl ScriptRunner {
         }
     }
 
-    /// Asserts that the log lives as long as required, and the meta key longer.
+    /// Asserts that the log lives as long as required, and that the meta key lives longer.
     #[track_caller]
     fn assert_lifetimes(&mut self, channel: &str) {
         let [meta, log, _] = keys(channel).map(|key| self.left_ms(&key));
@@ -109,7 +109,7 @@ impl ScriptRunner {
         }
     }
 
-    /// Makes all known publishes old.
+    /// Makes all known publishes look old.
     fn age_publishes(&mut self, channel: &str) {
         let known = known(channel);
         let fields: Vec<(String, String)> =
@@ -149,18 +149,18 @@ impl ScriptRunner {
     }
 }
 
-/// Meta key, log and feed of a channel.
+/// Returns the meta key, log and feed of a channel.
 fn keys(channel: &str) -> [String; 3] {
     ["m", "l", "c"].map(|kind| format!("{{7}}{kind}:{channel}"))
 }
 
-/// Key of the known publishes.
+/// Returns the key of the known publishes.
 fn known(channel: &str) -> String {
     format!("{{7}}k:{channel}")
 }
 
-/// Asserts that the log contains at least the newest messages, and none that the model lacks: Redis trims
-/// logs by whole blocks.
+/// Asserts that the log contains at least the newest messages, and none that the model lacks. The log may
+/// lack older ones, because Redis trims logs by whole blocks.
 #[track_caller]
 fn assert_same(real: OpenedChannel, model: OpenedChannel) {
     let first = model.log.len() - real.log.len().min(model.log.len());
@@ -276,7 +276,7 @@ fn expiry_is_extended_only_when_needed() {
     let first = kept(&mut real);
     real.publish("a", "2", "e", 1);
     assert_eq!(kept(&mut real), first, "the remaining lifetime is sufficient");
-    // As if the lifetime had been set twelve seconds ago.
+    // Act as if the lifetime had been set twelve seconds ago.
     let long_ago = first - 12_000;
     redis::cmd("HSET")
         .arg(&meta)
@@ -295,7 +295,7 @@ fn unlimited_history_sets_no_expiry() {
     let redis = Redis::start();
     let mut real = ScriptRunner::new(&redis);
     let [meta, log, feed] = keys("a");
-    // In the second round, another server has set an expiry before.
+    // In the second round, another server has already set an expiry.
     for before in [false, true] {
         if before {
             real.publish("a", "0", "e", 1);
@@ -320,7 +320,7 @@ fn a_new_replication_id_starts_a_new_generation() {
         |id: &str| script.key("life").arg(id).invoke::<u64>(&mut connection).expect("a generation");
     let [first, later @ ..] = ["x", "x", "y", "y", "x"].map(&mut generation_of);
     assert_eq!(later, [0, 1, 1, 2].map(|more| first + more));
-    // A lost generation starts again above all that channels may know.
+    // A lost generation is replaced by one above any that channels may know.
     redis::cmd("HSET").arg(&["life", "life", "7"]).exec(&mut connection).expect("the key is set");
     assert_eq!(script.key("life").arg("x").invoke(&mut connection), Ok(7));
     redis::cmd("DEL").arg("life").exec(&mut connection).expect("the key is deleted");

@@ -14,7 +14,7 @@ fn launch_with_sentinels(sentinels: &Sentinels) -> Launch {
         .environment("ENCKE_ENGINE__SENTINEL_PASSWORD", PASSWORD)
 }
 
-/// Waits until this offset is the newest in a Redis, be it the master or the replica.
+/// Waits until this offset is the newest in this Redis, which may be the master or the replica.
 #[track_caller]
 fn await_newest(redis: &Redis, offset: u64) {
     let (mut connection, [meta, ..]) = (redis.connect(), keys_of_news());
@@ -35,7 +35,7 @@ fn sessions_survive_a_failover() {
     for subscriber in &mut subscribers {
         assert_all_up_to(subscriber, 3, &json!("after"));
     }
-    // A client that was disconnected loses nothing either: the new master has everything it received.
+    // A disconnected client loses nothing either: the new master has everything that the client received.
     let since = json!({"epoch": epochs[0], "offset": 3});
     let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
     let mut resumed = nodes[0].client();
@@ -65,7 +65,7 @@ fn only_clients_that_saw_messages_lost_in_a_failover_get_a_gap() {
     let hello = left_early.drop_connection();
     nodes[0].await_phase(&hello.session, "suspended");
     await_newest(&sentinels.replica, 3);
-    // The replica lacks all messages from here on.
+    // From now on, the replica receives no messages.
     sentinels.replication_relay.silence_all();
     for offset in 4..=5 {
         nodes[0].admin.publish("news", offset);
@@ -90,7 +90,7 @@ fn only_clients_that_saw_messages_lost_in_a_failover_get_a_gap() {
     let mut resumed = Client::connect(nodes[0].public, &format!("resume={}&seq=3", hello.resume));
     assert!(resumed.hello.recovered);
     assert_all_up_to(&mut resumed, 3, &json!("after"));
-    // The same by position, in a new session.
+    // The same holds for clients that give their position in a new session.
     for (offset, recovered) in [(3, true), (5, false)] {
         let since = json!({"epoch": epochs[0], "offset": offset});
         let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
@@ -108,7 +108,7 @@ fn sentinel_problems_are_logged() {
         launch_with_sentinels(&sentinels).environment("ENCKE_ENGINE__SENTINEL_PASSWORD", "hunter3").start();
     wrong.logs.await_line("no Sentinel knows the address of the master");
     assert!(!wrong.logs.text().contains("hunter"), "{}", wrong.logs.text());
-    // Servers do not use a replica.
+    // Servers refuse to use a replica.
     let misled = launch(&sentinels.replica).start();
     misled.logs.await_line("Redis is a replica");
     for server in [stranger, wrong, misled] {

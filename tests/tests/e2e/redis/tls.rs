@@ -25,7 +25,7 @@ impl CertificateFiles {
         Self { directory, certificate, key }
     }
 
-    /// Replaces the files by a newly issued certificate and key.
+    /// Replaces the files with a newly issued certificate and key.
     fn replace(&self, authority: &Authority, name: &str) {
         authority.issue(name, self.directory.path());
     }
@@ -38,7 +38,7 @@ fn redis_without_client_certificates(files: &CertificateFiles) -> Redis {
     Redis::behind_tls(&files.certificate, &files.key, &options)
 }
 
-/// A server that trusts only this authority.
+/// Configures a server that trusts only this authority.
 fn launch(redis: &Redis, authority: &Authority) -> Launch {
     Launch::with(&["engine.kind=redis", &format!("engine.url={}", redis.tls_url())])
         .set(&format!("engine.ca={}", authority.path().display()))
@@ -53,7 +53,7 @@ fn assert_serves(server: &RunningServer) {
     assert_message(&mut client, offset, &json!("over TLS"));
 }
 
-/// Asserts that Redis is rejected for this reason until its certificate is replaced by a valid one.
+/// Asserts that Redis is rejected for this reason until its certificate is replaced with a valid one.
 #[track_caller]
 fn assert_rejected_until_replaced(
     mut redis: Redis,

@@ -13,7 +13,7 @@ fn await_held(restarts: &RestartableServer, client_id: &str) {
     });
 }
 
-/// Asserts that the last reply advises the client to pause and then to connect again.
+/// Asserts that the last reply advises the client to pause before it connects again.
 #[track_caller]
 fn assert_paused(answer: &[Value]) {
     let reply = answer.last().expect("a reply");
@@ -90,8 +90,8 @@ fn a_websocket_session_continues() {
         received.extend(socket.messages());
     }
     let gaps = received.iter().find_map(|message| message["ext"]["encke"]["gaps"].as_array().cloned());
-    // The client does not acknowledge. A message that may have been lost with the connection is reported as a
-    // gap, and the new message arrives once.
+    // The client does not acknowledge messages. A message that may have been lost with the connection is
+    // reported as a gap, and the new message arrives once.
     let gaps = gaps.unwrap_or_default();
     assert!(gaps.len() <= 1, "{received:?}");
     assert_eq!(events(&received), [2], "{received:?}");

@@ -82,13 +82,13 @@ fn a_foreign_file_is_set_aside() {
     assert_set_aside(restarts, &hello, "snapshot.damaged", "the file is not a snapshot");
 }
 
-/// The file is intact, but only its version can be interpreted.
+/// The file is intact, but this process cannot interpret its version.
 #[test]
 fn a_file_of_a_later_version_is_set_aside() {
     let (restarts, hello) = write_snapshot(&[]);
     let mut bytes = std::fs::read(restarts.path()).expect("the file can be read");
-    // After the magic bytes comes the first record: kind, length, checksum, and a map whose first entry, 0,
-    // is the version.
+    // The magic bytes are followed by the first record: kind, length, checksum, and a map whose first entry,
+    // 0, is the version.
     let (head, payload) = (&bytes[16..25], &bytes[33..]);
     let length = u64::from_le_bytes(head[1..].try_into().expect("eight bytes"));
     let mut payload = payload[..usize::try_from(length).expect("the length is small")].to_vec();
@@ -107,7 +107,7 @@ fn a_file_of_a_later_version_is_set_aside() {
 
 #[test]
 fn an_old_file_is_set_aside() {
-    // Any restart takes longer than this.
+    // Any restart takes longer than this maximum age.
     let (mut restarts, hello) = write_snapshot(&[]);
     restarts.settings.push("shutdown.snapshot_max_age=1ms".to_owned());
     assert_set_aside(restarts, &hello, "snapshot.stale", "too old");
@@ -124,7 +124,7 @@ fn a_missing_folder_is_an_error_at_start() {
     assert!(stderr.contains("/nowhere/at/all.lock") && stderr.contains("shutdown.snapshot"), "{stderr}");
 }
 
-/// The setting names an existing folder instead of a file.
+/// The setting names an existing directory instead of a file.
 #[test]
 fn a_folder_at_the_path_is_an_error_and_is_kept() {
     let folder = tempfile::tempdir().expect("a directory can be created");
@@ -139,15 +139,15 @@ fn a_folder_at_the_path_is_an_error_and_is_kept() {
     assert!(path.join("other").exists());
 }
 
-/// A starting process waits until the previous one has written its snapshot, whichever address it
-/// uses.
+/// A starting process waits until the previous one has written its snapshot, even if the two use different
+/// addresses.
 #[test]
 fn a_second_process_waits_for_the_first() {
     let mut restarts = RestartableServer::with(&["listen.wait=60s"]);
     let hello = restarts.server.suspended_session();
     let next = launch("127.0.0.1:0", &restarts.path(), &restarts.settings).spawn();
     next.logs.await_line("waiting for the process that holds the snapshot's lock");
-    // Another process is terminated while it waits.
+    // A waiting process can be terminated.
     let third = launch("127.0.0.1:0", &restarts.path(), &restarts.settings).spawn();
     third.logs.await_line("waiting for the process that holds the snapshot's lock");
     let mut third = third.process;

@@ -25,7 +25,7 @@ pub(crate) fn resume_session(restarts: &RestartableServer, hello: &Hello, seq: u
     client
 }
 
-/// Seq, offset and data of the next message.
+/// Returns the seq, offset and data of the next message.
 #[track_caller]
 pub(crate) fn next_message(client: &mut Client) -> (u64, u64, Value) {
     let object = client.object();
@@ -54,7 +54,7 @@ fn a_websocket_session_survives_two_restarts() {
     restarts.server.await_phase(&hello.session, "suspended");
     // No client is connected yet.
     assert_eq!(restarts.server.admin.publish("news", 4)["offset"], 4);
-    // The client has lost the last message.
+    // The client has not received the last message.
     let mut client = resume_session(&restarts, &hello, 2);
     for number in 3..=4 {
         assert_eq!(next_message(&mut client), (number, number, json!(number)));
@@ -63,7 +63,7 @@ fn a_websocket_session_survives_two_restarts() {
     restarts.server.admin.publish("news", 5);
     assert_eq!(next_message(&mut client), (5, 5, json!(5)));
     restarts.restart();
-    // The second restart in a row without the client.
+    // Restart a second time without the client having reconnected.
     restarts.restart();
     restarts.server.admin.publish("news", 6);
     let mut client = resume_session(&restarts, &hello, 5);
@@ -162,7 +162,7 @@ fn pattern_subscriptions_continue() {
     }
 }
 
-/// Messages of a channel on its own, and of a channel that shares its messages with a pattern.
+/// Tests a channel with its own messages, and a channel that shares its messages with a pattern.
 #[test]
 fn messages_keep_their_users_after_a_restart() {
     let mut restarts = RestartableServer::with(&[&format!("auth.secret={SECRET}")]);
@@ -212,7 +212,7 @@ fn unacknowledged_messages_of_a_removed_channel_become_a_gap() {
     client.subscribe("news");
     restarts.server.admin.publish("news", 2);
     assert_eq!(next_message(&mut client).0, 2);
-    // The log is removed, but the session may still have to report its messages as lost.
+    // The log is removed, but the session may still have to report the log's messages as lost.
     until("the channel is removed", || restarts.server.admin.get("/api/channels/removed").status == 404);
     restarts.restart();
     let mut client = resume_session(&restarts, &hello, 0);
@@ -277,8 +277,8 @@ fn polling_sessions_continue() {
     }
 }
 
-/// While one client delays the drain, no messages may be published that the other sessions, already in the
-/// snapshot, would miss.
+/// While one client delays the drain, no message may be published: the other sessions, which are already in
+/// the snapshot, would miss it.
 #[test]
 fn publishing_is_refused_while_draining() {
     let mut restarts = RestartableServer::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);
@@ -295,7 +295,7 @@ fn publishing_is_refused_while_draining() {
     resume_session(&restarts, &hello, 0);
 }
 
-/// A kick that would have no effect is refused: the session may already be in the snapshot.
+/// A kick that would have no effect is refused, because the session may already be in the snapshot.
 #[test]
 fn kicking_is_refused_while_draining() {
     let mut restarts = RestartableServer::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);

@@ -16,7 +16,7 @@ pub(crate) use json::{next_message, resume_session};
 
 const MOVED: u16 = 4008;
 
-/// Server with a snapshot in a folder of its own.
+/// Server with a snapshot in its own directory.
 pub(crate) struct RestartableServer {
     folder: TempDir,
     pub(crate) settings: Vec<String>,
@@ -24,8 +24,8 @@ pub(crate) struct RestartableServer {
 }
 
 impl RestartableServer {
-    /// Uses the memory engine unless the settings choose one: a private Redis would be empty after the
-    /// restart.
+    /// Starts a server with these settings. It uses the memory engine unless the settings choose one: a
+    /// private Redis would be empty after the restart.
     #[track_caller]
     pub(crate) fn with(settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory can be created");
@@ -40,7 +40,7 @@ impl RestartableServer {
         self.folder.path().join("snapshot")
     }
 
-    /// Names of the files in the folder, without the lock.
+    /// Returns the names of the files in the directory, except the lock.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).expect("the directory can be listed");
         let names = entries.map(|entry| {
@@ -51,14 +51,14 @@ impl RestartableServer {
         names
     }
 
-    /// Shuts the server down and asserts that it has written a snapshot.
+    /// Shuts down the server and asserts that it has written a snapshot.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
         self.terminate_and_wait();
         assert!(self.path().exists(), "{}", self.server.logs.text());
     }
 
-    /// Shuts the server down while another process waits for the snapshot.
+    /// Shuts down the server without checking the snapshot, for which another process may be waiting.
     #[track_caller]
     fn terminate_and_wait(&mut self) {
         self.server.terminate();

@@ -8,7 +8,8 @@ use encke_tests::{Certificate, Client, FakeSupervisor, Launch};
 const READY: &str = "READY=1";
 const KEEP_ALIVE: &str = "WATCHDOG=1";
 
-/// Asserts that a reload is announced with a time between `from` and now, and that its end is announced.
+/// Asserts that the start of a reload is announced with a time between `from` and now, and that its end is
+/// announced, too.
 #[track_caller]
 fn assert_reload(supervisor: &FakeSupervisor, from: Duration) {
     let reloading = supervisor.next();

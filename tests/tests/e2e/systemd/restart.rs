@@ -56,7 +56,8 @@ fn clients_that_connect_during_a_restart_are_served() {
 #[test]
 fn no_connection_is_refused_during_a_restart() {
     let listener = HeldListener::new();
-    // Clients that a server has accepted just before it drains receive a goaway; no connection is refused.
+    // Clients that a server has accepted just before it drains receive a goaway, but no connection is
+    // refused.
     let connect_some = || {
         (0..20)
             .for_each(|_| drop(TcpStream::connect(listener.address()).expect("the connection is accepted")))

@@ -32,7 +32,7 @@ fn a_socket_is_matched_by_its_name() {
     // This client waits in the socket's backlog until the server starts.
     let mut early = RawClient::connect(address);
     early.request_upgrade("");
-    // The configuration has another address.
+    // The server uses the inherited socket although the configuration has another address.
     let server = Launch::default().inheriting(clone(&listener), 1, Some("public")).start();
     assert_eq!(server.public, address);
     assert_ne!(server.admin.address(), address);
@@ -87,7 +87,7 @@ fn both_sockets_come_from_systemd_socket_activate() {
         let mut activate = vec!["systemd-socket-activate", "--listen", &admin, "--listen", &public];
         activate.extend(names);
         let launch = match names {
-            // The configuration has other addresses.
+            // Found by name: the addresses differ.
             Some(_) => Launch::default(),
             None => Launch::listening_on_both(&public, &admin),
         };
@@ -165,7 +165,7 @@ fn sockets_for_another_process_are_ignored() {
 
 #[test]
 fn inherited_sockets_beyond_loopback_require_authentication() {
-    // The port is not published anywhere, so the test can listen on all addresses.
+    // The test can listen on all addresses, because the port is not published anywhere.
     let listener = TcpListener::bind("0.0.0.0:0").expect("a port is free");
     let launch = |name| Launch::default().inheriting(clone(&listener), 1, Some(name));
     assert_refused(launch("public"), &["`public`", "beyond loopback without authentication", "auth.secret"]);

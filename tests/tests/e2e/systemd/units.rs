@@ -4,7 +4,7 @@ use std::process::Command;
 
 use encke_tests::binaries;
 
-/// Copies the units and replaces the path of the binary by that of the one under test.
+/// Copies the units, replacing the path of the binary with the path of the binary under test.
 fn copy_units(to: &Path) -> Vec<String> {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
     let binary = binaries::encke().display().to_string();

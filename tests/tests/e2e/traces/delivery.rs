@@ -13,8 +13,8 @@ fn traced_server() -> (Collector, RunningServer) {
     (collector, server)
 }
 
-/// Opens a long-polling session that is subscribed to `news` and is between two polls. Returns its resume
-/// token as well.
+/// Opens a long-polling session that is subscribed to `news` and is between polls. Returns the connection and
+/// the resume token.
 fn open_polling_session(server: &RunningServer) -> (PollClient, String) {
     let mut poll = PollClient::connect(server.public);
     let opened = poll.get("channels=news").json();
@@ -48,7 +48,7 @@ fn a_later_poll_is_awaited() {
     let (collector, server) = traced_server();
     let (mut poll, token) = open_polling_session(&server);
     assert_eq!(publish(&server, "news", 1, ""), 200);
-    // The span ends only with the next poll. The pause makes a span that ended earlier distinguishable.
+    // The span ends only with the next poll. Pause, so that a span that ended earlier can be distinguished.
     let_pass(Duration::from_millis(300));
     let polled_at = SystemTime::now();
     poll.get(&format!("resume={token}&seq=0"));

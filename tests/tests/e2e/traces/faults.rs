@@ -13,7 +13,7 @@ fn dropped_spans(server: &RunningServer, reason: &str) -> f64 {
     server.admin.metrics().value(&format!("encke_trace_dropped_total{{reason=\"{reason}\"}}"))
 }
 
-/// Broadcasts to the maximum number of channels per request.
+/// Broadcasts to the maximum number of channels that one request allows.
 fn broadcast(server: &RunningServer) {
     let channels: Vec<_> = (0..1000).map(|number| format!("c{number}")).collect();
     let body = json!({ "channels": channels, "data": 1 }).to_string();
@@ -33,7 +33,7 @@ fn a_collector_that_hangs_delays_nothing() {
         assert_eq!(publish(&server, "news", number, ""), 200);
         assert_eq!(client.object()["message"]["offset"], number);
     }
-    // Each broadcast creates at least 2001 spans, and the queue holds 8192.
+    // Each broadcast creates at least 2001 spans. The queue holds 8192.
     (0..6).for_each(|_| broadcast(&server));
     assert!(dropped_spans(&server, "queue") > 0.0);
     server.assert_healthy();

@@ -1,6 +1,6 @@
 //! Traces of publishes through the admin API, as an OpenTelemetry collector receives them.
 
-// Which deliveries are traced, and for how long.
+// Selection of the deliveries that are traced, and how long they are traced.
 mod delivery;
 // Failures between server and collector.
 mod faults;

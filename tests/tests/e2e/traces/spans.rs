@@ -14,7 +14,7 @@ fn now() -> u64 {
     u64::try_from(since.as_nanos()).expect("the clock is before 2554")
 }
 
-/// Checks the trace of a message that is delivered over three transports, with this setting for parking.
+/// Checks the trace of a message that is delivered over three transports with this `parking` setting.
 fn publish_to_three_transports(parking: &str) {
     let collector = Collector::default();
     let server = collector.server(&[parking, IN_MEMORY]).start();

@@ -123,7 +123,7 @@ fn occupied_and_vacated_are_sent() {
     });
 }
 
-/// A restart that sessions survive neither loses nor repeats events.
+/// If sessions survive a restart, no events are lost or repeated.
 #[test]
 fn events_continue_after_a_restart() {
     let backend = Backend::start();
@@ -162,7 +162,7 @@ fn events_during_a_drain_are_sent() {
     let mut server = launch_with_webhook(&backend, r#""session.closed""#, "").start();
     let clients: Vec<_> = (0..SESSIONS_OPEN).map(|_| server.client()).collect();
     server.terminate();
-    // The clients do not answer, so closing their connections takes close_timeout.
+    // The clients do not answer, so closing their connections takes `close_timeout`.
     assert!(server.await_exit(TIMEOUT).success());
     let closed = accepted_events(&backend);
     assert_eq!(closed.len(), SESSIONS_OPEN);

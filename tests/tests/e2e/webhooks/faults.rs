@@ -13,7 +13,7 @@ use super::{
     CHANNELS, SECRET, SESSIONS, accepted_events, await_request, await_session, launch_with_webhook, webhook,
 };
 
-/// Opens and closes a session, and waits until the backend has accepted both events.
+/// Opens and closes a session and waits until the backend has accepted both events.
 fn assert_session_events_delivered(server: &RunningServer, backend: &Backend) {
     let mut client = server.client();
     client.send(r#"{"close":{}}"#);
@@ -25,7 +25,7 @@ fn assert_session_events_delivered(server: &RunningServer, backend: &Backend) {
 fn rejected_requests_are_repeated_unchanged() {
     let backend = Backend::start();
     let tries = Arc::new(AtomicUsize::new(0));
-    // A closed connection, a server error, a client error and a redirect.
+    // Reply with a closed connection, a server error, a client error and a redirect.
     backend.reply_with(move |_| match tries.fetch_add(1, Ordering::Relaxed) {
         0 => BackendReply::status(0),
         1 => BackendReply::status(500),
@@ -52,7 +52,7 @@ fn rejected_requests_are_repeated_unchanged() {
 
 #[test]
 fn events_reach_a_backend_that_starts_later() {
-    // Keeps the port reserved.
+    // Keep the port reserved.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("the listener is bound");
     let hook =
@@ -60,7 +60,7 @@ fn events_reach_a_backend_that_starts_later() {
     let server = Launch::default().set(&format!("webhook=[{hook}]")).start();
     let mut client = server.client();
     client.send(r#"{"close":{}}"#);
-    // The kernel alone accepts connections, and closes them with the listener.
+    // Until the listener is dropped, the kernel accepts connections, but no process replies.
     server.logs.await_line("no answer within");
     drop(listener);
     let backend = Backend::start_at(address);
@@ -84,7 +84,7 @@ fn overflowing_events_are_counted_and_reported() {
     assert_eq!(server.admin.metrics().value(r#"encke_webhook_queued{webhook="0"}"#), MAX_QUEUED as f64);
     backend.reply_with_status(200);
     until("the queued events are accepted", || accepted_events(&backend).len() == MAX_QUEUED);
-    // Lanes that had a request in progress when events were dropped report them with their next request.
+    // A lane whose request was in progress when events were dropped reports them with its next request.
     let reported_drops = || {
         let accepted = backend.requests().into_iter().filter(|request| request.status == Some(200));
         accepted.filter_map(|request| request.json()["dropped"].as_u64()).sum::<u64>()

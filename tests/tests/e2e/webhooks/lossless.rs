@@ -7,7 +7,7 @@ use encke_tests::{Backend, BackendReply};
 use super::{SESSIONS, accepted_events, events_of_session, launch_with_webhook};
 
 /// Sessions are disconnected, resumed or expired while the backend is down most of the time. Each event is
-/// delivered once, and those of a session in order.
+/// delivered once, and each session's events are in order.
 #[test]
 fn events_are_delivered_once_despite_backend_downtime() {
     const COUNT: usize = 300;
@@ -34,7 +34,7 @@ fn events_are_delivered_once_despite_backend_downtime() {
     expected.iter().for_each(|(session, _)| server.await_removal(session));
     backend.reply_with_status(200);
     let events: usize = expected.iter().map(|(_, resumes)| if *resumes { 4 } else { 3 }).sum();
-    // The delay between two attempts is at most 30 s, and about 16 s at this point.
+    // The delay between attempts is at most 30 s, and about 16 s at this point.
     let all = eventually_within(Duration::from_secs(60), "all events are accepted", || {
         let all = accepted_events(&backend);
         (all.len() >= events).then_some(all)

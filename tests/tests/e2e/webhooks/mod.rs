@@ -4,7 +4,7 @@
 mod faults;
 // Exact delivery for sessions that are disconnected while the backend is down.
 mod lossless;
-// Which events are sent, and their contents.
+// Which events are sent, and what they contain.
 mod events;
 
 use encke_tests::waiting::{eventually, until};
@@ -18,8 +18,8 @@ const SESSIONS: &str =
     r#""session.opened","session.suspended","session.resumed","session.expired","session.closed""#;
 const CHANNELS: &str = r#""channel.occupied","channel.vacated""#;
 
-/// A server that sends these events to `backend`. `more` contains further settings of the webhook, each
-/// preceded by a comma.
+/// Configures a server that sends these events to `backend`. `more` contains additional settings of the
+/// webhook, each preceded by a comma.
 pub(crate) fn launch_with_webhook(backend: &Backend, events: &str, more: &str) -> Launch {
     Launch::default().set(&format!("webhook=[{}]", webhook(backend, events, more)))
 }
@@ -28,7 +28,7 @@ fn webhook(backend: &Backend, events: &str, more: &str) -> String {
     format!("{{url=\"{}\",events=[{events}],secret=\"{SECRET}\"{more}}}", backend.url("/encke"))
 }
 
-/// Events of accepted requests, in the order of acceptance.
+/// Returns the events of accepted requests, in the order of acceptance.
 pub(crate) fn accepted_events(backend: &Backend) -> Vec<Value> {
     let accepted = backend.requests().into_iter().filter(|request| request.status == Some(200));
     accepted.flat_map(|request| events_of(&request)).collect()
@@ -38,7 +38,7 @@ fn events_of(request: &BackendRequest) -> Vec<Value> {
     request.json()["events"].as_array().expect("events").clone()
 }
 
-/// Number, name and reason of each event of a session.
+/// Returns the number, name and reason of each event of a session.
 fn events_of_session(events: &[Value], session: &str) -> Vec<(u64, String, String)> {
     let text = |event: &Value, field: &str| event[field].as_str().expect(field).to_owned();
     let of_session = events.iter().filter(|event| event["session"] == session);

@@ -1,27 +1,25 @@
-//! Parses what a Bayeux client receives.
+//! Parses the messages and replies that a Bayeux client receives.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// Channel and number of a message.
+/// Channel and number of a received message.
 pub(crate) type ReceivedMessage = (String, u64);
 
-/// An answer: messages, then replies.
+/// The content of a response: messages, then replies.
 #[derive(Debug)]
 pub(crate) struct BayeuxAnswer {
     pub(crate) events: Vec<ReceivedMessage>,
     /// All replies except the last.
     pub(crate) before: Vec<BayeuxReply>,
-    /// The last reply.
     pub(crate) reply: BayeuxReply,
 }
 
-/// A reply.
 #[derive(Debug)]
 pub(crate) struct BayeuxReply(Value);
 
-/// A reported gap.
+/// A gap reported in `ext.encke.gaps`.
 #[derive(Debug)]
 pub(crate) struct ReportedGap {
     pub(crate) channel: String,
@@ -30,7 +28,7 @@ pub(crate) struct ReportedGap {
 }
 
 impl BayeuxAnswer {
-    /// Parses a complete answer.
+    /// Parses a complete response.
     pub(crate) fn read(body: &str) -> Result<Self, String> {
         let (events, mut before) = Self::read_text(body)?;
         let reply = before.pop().ok_or_else(|| format!("no reply: {body}"))?;
@@ -69,7 +67,7 @@ impl BayeuxReply {
         self.0["successful"] == true
     }
 
-    /// Error code of the specification, if the reply is a failure.
+    /// Returns the error code (as defined by the Bayeux specification) of a failed reply.
     pub(crate) fn code(&self) -> Option<&str> {
         self.0["error"].as_str()?.split(':').next()
     }
@@ -86,7 +84,7 @@ impl BayeuxReply {
         self.0["advice"]["reconnect"] == reconnect
     }
 
-    /// Returns whether another page of its browser has a request held.
+    /// Returns whether the reply says that another page of the same browser already holds a request.
     pub(crate) fn advises_multiple_clients(&self) -> bool {
         self.0["advice"]["multiple-clients"] == true
     }

@@ -1,4 +1,4 @@
-//! Commands other than `/meta/connect`: handshakes, and whatever is sent beside a poll or between two.
+//! Commands other than `/meta/connect`: handshakes, and messages sent while a poll is held or between polls.
 
 use encke_server::simulation::{HttpResponse, SimulatedServer};
 use rand::RngExt;
@@ -13,14 +13,14 @@ use crate::schedule::ClientNumber;
 use crate::truth::{channel_name, text_of};
 use crate::world::Simulation;
 
-/// A command and what is needed to check its reply.
+/// A command, with the data needed to check its reply.
 #[derive(Debug)]
 pub(crate) enum BayeuxCommand {
     Handshake {
         id: u64,
         acknowledges: bool,
     },
-    /// Logs to subscribe to, each with its epoch and last offset when the server answered.
+    /// Subscribes to `logs`. `at` holds the epoch and last offset of each when the server answered.
     Subscribe {
         id: u64,
         logs: Vec<u8>,
@@ -30,7 +30,8 @@ pub(crate) enum BayeuxCommand {
         id: u64,
         log: u8,
     },
-    /// A message that does not change subscriptions.
+    /// Sends a message that does not change subscriptions. `then` is the id of a second message in the same
+    /// request.
     Other {
         id: u64,
         channel: String,
@@ -40,7 +41,8 @@ pub(crate) enum BayeuxCommand {
 }
 
 impl BayeuxCommand {
-    /// Id and channel of the message, and the id of the message after it in the same request.
+    /// Returns the id and channel of the message, and the id of the message that follows it in the same
+    /// request.
     pub(super) fn message(&self) -> Option<(u64, &str, Option<u64>)> {
         Some(match self {
             Self::Handshake { id, .. } => (*id, "/meta/handshake", None),
@@ -51,7 +53,7 @@ impl BayeuxCommand {
         })
     }
 
-    /// Records the state of the logs when the server has executed the command.
+    /// Records the state of the logs once the server has executed the command.
     pub(crate) fn answered(&mut self, server: &SimulatedServer) {
         if let Self::Subscribe { logs, at, .. } = self {
             *at = logs.iter().map(|log| state(server, *log)).collect();
@@ -59,12 +61,12 @@ impl BayeuxCommand {
     }
 }
 
-/// Epoch and last offset of a log.
+/// Returns the epoch and last offset of a log.
 fn state(server: &SimulatedServer, log: u8) -> (String, u64) {
     server.channel(&channel_name(log)).map(|view| (view.epoch, view.last)).unwrap_or_default()
 }
 
-/// Session opened by a handshake, from its answer.
+/// Returns the id of the session that a handshake opened, parsed from the response.
 pub(crate) fn session_of_handshake(answer: &HttpResponse) -> Option<String> {
     let body = std::str::from_utf8(&answer.body).ok()?;
     let token = BayeuxAnswer::read(body).ok()?.reply.client_id()?.to_owned();
@@ -72,7 +74,7 @@ pub(crate) fn session_of_handshake(answer: &HttpResponse) -> Option<String> {
 }
 
 impl Simulation {
-    /// Acts beside a held poll.
+    /// Performs a random action while a `/meta/connect` is held.
     pub(in crate::client) fn act_beside_connect(&mut self, number: ClientNumber) {
         match self.clients[number as usize].rng.random_range(0..40) {
             0..2 => self.save_bayeux_snapshot(number),
@@ -83,7 +85,6 @@ impl Simulation {
         }
     }
 
-    /// Sends a random command.
     pub(super) fn send_random_command(&mut self, number: ClientNumber) {
         match self.clients[number as usize].rng.random_range(0..40) {
             0..18 => self.toggle_subscription_by_bayeux(number),
@@ -120,7 +121,7 @@ impl Simulation {
         Some((PendingHandshake { id, acknowledges }, body.to_string()))
     }
 
-    /// Sends a command on the WebSocket, or in a request of its own if nothing else is pending.
+    /// Sends a command on the WebSocket or, if no reply is expected on it, sometimes in a separate request.
     fn send_command(&mut self, number: ClientNumber, body: String, command: BayeuxCommand, published_to: u8) {
         let client = &mut self.clients[number as usize];
         let Some(bayeux) = &client.bayeux else { return };
@@ -188,7 +189,7 @@ impl Simulation {
         self.send_in_array(number, &message, channel, 0);
     }
 
-    /// Sends a message, alone or followed by one on a channel that no server knows.
+    /// Sends a message, alone or in an array with a second message to an unknown channel.
     fn send_in_array(
         &mut self,
         number: ClientNumber,
@@ -227,7 +228,7 @@ impl Simulation {
         self.send_by_request(number, body, BayeuxCommand::Nonsense, 0);
     }
 
-    /// Processes the answer to a request without a connect.
+    /// Processes the response to a request that contains no `/meta/connect`.
     pub(in crate::client) fn receive_bayeux_answer(
         &mut self,
         number: ClientNumber,
@@ -268,7 +269,7 @@ impl Simulation {
     ) {
         if let BayeuxCommand::Handshake { acknowledges, .. } = command {
             if self.clients[number as usize].link.is_some() {
-                // The client has opened a WebSocket meanwhile.
+                // The client has opened a WebSocket in the meantime.
                 return;
             }
             return self.receive_handshake(number, acknowledges, reply);
@@ -314,14 +315,14 @@ impl Simulation {
                 bayeux.model = Some(BayeuxSessionModel::new(token, acknowledges));
                 self.plan_to_act(number, MILLI);
             }
-            // Overloaded or draining.
+            // The server is overloaded or draining.
             None if reply.code() == Some("503") => self.plan_to_act(number, SECOND),
             None => self.violate("replies", format!("client {number} reads {reply}")),
         }
     }
 }
 
-/// A message of a session with one additional field.
+/// Serializes a message of a session with one additional field.
 fn message(
     model: &BayeuxSessionModel,
     id: u64,

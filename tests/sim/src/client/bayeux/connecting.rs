@@ -1,4 +1,4 @@
-//! Sequence of `/meta/connect` requests.
+//! Sends one `/meta/connect` after another, and processes the answers.
 
 use std::net::IpAddr;
 
@@ -40,7 +40,7 @@ impl Simulation {
             return self.request_connect(number);
         }
         self.request_handshake(number);
-        // In case the answer is lost.
+        // Retry in case the answer is lost.
         self.plan_to_act(number, 2 * SECOND);
     }
 
@@ -108,7 +108,7 @@ impl Simulation {
         Some((PendingConnect { wire: None, since, id, beside, ack, is_future, is_due }, messages))
     }
 
-    /// Handles the arrival of the request at the server.
+    /// Handles the arrival of a `/meta/connect` request at the server.
     pub(in crate::client) fn connect_arrives(
         &mut self,
         number: ConnectionNumber,
@@ -123,7 +123,7 @@ impl Simulation {
         self.serve(number, task);
     }
 
-    /// Processes the answer, if it is complete.
+    /// Processes the answer to the pending connect, if it is complete.
     pub(in crate::client) fn process_connect_answer(
         &mut self,
         number: ClientNumber,
@@ -213,7 +213,7 @@ impl Simulation {
         let came = events.len() as u64;
         let is_ack_wrong = match (connect.ack, reply.ack()) {
             (None, None) => false,
-            // The client was advised to pause, and received nothing.
+            // Only an answer that advises a pause may lack an `ack`: it contains no messages and no gaps.
             (Some(_), None) => came > 0 || !gaps.is_empty(),
             (Some(before), Some(ack)) if gaps.is_empty() && !model.has_gone_back => ack != before + came,
             (Some(before), Some(ack)) => ack < before + came,
@@ -264,7 +264,7 @@ impl Simulation {
         reply.interval().unwrap_or_default() * MILLI + MILLI
     }
 
-    /// Saves the state, to go back to it later.
+    /// Saves the client's state, so that the client can go back to it later.
     pub(super) fn save_bayeux_snapshot(&mut self, number: ClientNumber) {
         let Some(bayeux) = &mut self.clients[number as usize].bayeux else { return };
         let is_certain = |model: &&super::BayeuxSessionModel| {

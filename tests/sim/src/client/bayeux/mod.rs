@@ -23,41 +23,40 @@ use crate::wire::SharedWire;
 #[derive(Debug, Default)]
 pub(crate) struct Bayeux {
     pub(crate) model: Option<BayeuxSessionModel>,
-    /// Id of its browser, if it is a page of one.
+    /// Id of the browser of which the client is a page, if any.
     browser: Option<u128>,
-    /// Earlier states that it may go back to, if it acknowledges.
+    /// Earlier states to which a client that uses acknowledgements may go back.
     snapshots: Vec<BayeuxSessionModel>,
-    /// The connect without an answer.
+    /// Connect that has not been answered.
     connect: Option<PendingConnect>,
-    /// Replies expected on its WebSocket, without the one to the connect.
+    /// Replies expected on the WebSocket, except the answer to the connect.
     expected: VecDeque<ExpectedReply>,
-    /// The handshake on its WebSocket without a reply.
+    /// Handshake on the WebSocket that has not been answered.
     handshake: Option<PendingHandshake>,
-    /// Its WebSocket.
     socket: Option<SharedWire>,
-    /// Time of the next connect on its WebSocket.
+    /// When to send the next connect on the WebSocket.
     connects_at: u64,
-    /// It has sent invalid messages on its WebSocket.
+    /// Whether the client has sent invalid messages on the WebSocket.
     is_confused: bool,
-    /// Last message id.
+    /// Id of the last message sent.
     ids: u64,
 }
 
-/// A `/meta/connect` without an answer.
+/// A `/meta/connect` that has not been answered.
 #[derive(Debug)]
 struct PendingConnect {
-    /// Connection of its request. `None` if it was sent on a WebSocket.
+    /// Connection that carries the request. `None` if the connect was sent on a WebSocket.
     wire: Option<SharedWire>,
-    /// Time at which it was sent, in the server's time.
+    /// When the connect was sent, by the server's clock.
     since: Timestamp,
     id: u64,
     /// Id of another message in the same request.
     beside: Option<u64>,
-    /// The acknowledgement that it contains.
+    /// Acknowledgement in the connect.
     ack: Option<u64>,
-    /// The acknowledgement is for something that was never sent.
+    /// Whether the acknowledgement is for messages that were never sent.
     is_future: bool,
-    /// It asks for an immediate answer.
+    /// Whether the connect asks for an immediate answer.
     is_due: bool,
 }
 
@@ -67,11 +66,11 @@ struct ExpectedReply {
     session: String,
     id: u64,
     channel: String,
-    /// The command that it answers, if that matters.
+    /// Command to which this is the reply, if the client's state depends on it.
     command: Option<BayeuxCommand>,
 }
 
-/// A handshake on a WebSocket.
+/// A handshake on a WebSocket that has not been answered.
 #[derive(Debug)]
 struct PendingHandshake {
     id: u64,
@@ -90,7 +89,8 @@ impl Bayeux {
         self.ids
     }
 
-    /// Drops the connection of its connect. What the server's kernel accepted is recorded.
+    /// Records the loss of the connection that carries the connect. The bytes that the server's kernel has
+    /// accepted are kept for later checks.
     pub(crate) fn lose_answer(&mut self) {
         let wire = self.connect.take().and_then(|connect| connect.wire);
         if let (Some(wire), Some(model)) = (wire, &mut self.model) {
@@ -98,7 +98,7 @@ impl Bayeux {
         }
     }
 
-    /// Drops its WebSocket and everything pending on it.
+    /// Records the loss of the WebSocket and of everything pending on it.
     pub(crate) fn lose_socket(&mut self) {
         let (had_connect, socket) = (self.connect.take().is_some(), self.socket.take());
         if let Some(model) = &mut self.model {
@@ -110,12 +110,11 @@ impl Bayeux {
         }
     }
 
-    /// Returns whether its session uses acknowledgements.
+    /// Returns whether the session uses acknowledgements.
     pub(crate) fn acknowledges(&self) -> bool {
         self.model.as_ref().is_some_and(|model| model.acknowledges)
     }
 
-    /// Returns whether a connect is pending.
     pub(crate) fn has_pending_connect(&self) -> bool {
         self.connect.is_some()
     }

@@ -1,5 +1,5 @@
-//! State of a Bayeux client's session. Messages have no numbers, so losses are found by comparison with what
-//! was published.
+//! Model of a Bayeux client's session. Bayeux messages have no numbers, so losses are found by comparison
+//! with the messages published.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,13 +9,13 @@ use crate::wire::SharedWire;
 
 use super::answer::{BayeuxAnswer, ReportedGap};
 
-/// Number of answers without gaps until losses must have been reported: one answer may have been in transit,
-/// and another may have no gaps because its ring was full.
+/// Number of answers without gaps after which every loss must have been reported: one may have been in
+/// transit already, and another may contain no gaps because the ring was full.
 const LOSSY_ANSWERS: u8 = 2;
 
 const MAX_GIVEN_UP: usize = 16;
 
-/// Position of a client in a log. The server does not tell where a subscription starts; it is between `low`
+/// Position of a client in a log. The server does not say where a subscription starts; it is between `low`
 /// and `high`.
 #[derive(Clone, Debug)]
 pub(crate) struct BayeuxLogPosition {
@@ -26,7 +26,7 @@ pub(crate) struct BayeuxLogPosition {
     high: u64,
     /// Offset of the last message received.
     up_to: u64,
-    /// Offset of the last message received with or before the last answer.
+    /// Offset of the last message received up to and including the last answer.
     answered: u64,
 }
 
@@ -35,14 +35,14 @@ pub(crate) struct BayeuxLogPosition {
 pub(crate) enum BayeuxSubscription {
     #[default]
     Inactive,
-    /// Subscribe sent, with the log's epoch and last offset at that time.
+    /// The subscribe has been sent. Holds the epoch and last offset of the log at that time.
     Requested(String, u64),
     /// A subscribe or unsubscribe is pending or was lost.
     Unknown,
     Active(BayeuxLogPosition),
 }
 
-/// A message that was missing, and not reported as missing, when a later one arrived.
+/// A message that was still missing and unreported when a later one arrived.
 #[derive(Clone, Debug)]
 struct UnreportedLoss {
     number: u64,
@@ -57,7 +57,7 @@ struct UnreportedLoss {
 pub(crate) struct BayeuxSessionModel {
     pub(crate) session: String,
     pub(crate) token: String,
-    /// The session uses acknowledgements.
+    /// Whether the session uses acknowledgements.
     pub(crate) acknowledges: bool,
     /// Last acknowledgement id received.
     pub(crate) ack: u64,
@@ -66,7 +66,7 @@ pub(crate) struct BayeuxSessionModel {
     pub(crate) logs: Vec<BayeuxSubscription>,
     /// Bit set of the logs ever subscribed to.
     ever_subscribed: u16,
-    /// Bit set of the logs with a reported gap of unknown length.
+    /// Bit set of the logs for which a gap of unknown length was reported.
     restarted: u16,
     /// Numbers of the messages received.
     received: BTreeSet<u64>,
@@ -74,19 +74,21 @@ pub(crate) struct BayeuxSessionModel {
     known: BTreeSet<u64>,
     /// Messages found missing on a WebSocket, which the next answer must report.
     unreported: Vec<UnreportedLoss>,
-    /// A WebSocket was lost since the last answer.
+    /// Whether a WebSocket was lost since the last answer.
     has_lost_socket: bool,
-    /// The connect lost with the WebSocket may have been answered, and the client does not know the answer.
+    /// Whether a pending connect was lost: the server may have answered it, and that answer may have ended an
+    /// advised pause.
     has_lost_connect: bool,
     /// Connections on which an answer may have been lost since the last one received.
     lost: Vec<SharedWire>,
-    /// The latest abandoned connections, whose answers the client may not have read.
+    /// The latest abandoned connections. The client may not have read their answers.
     given_up: VecDeque<SharedWire>,
-    /// Messages were lost, and gaps may report them until this many answers came without any.
+    /// Number of answers without gaps still to come until all losses must have been reported. 0: no recent
+    /// loss.
     lossy_for: u8,
-    /// A gap was reported for messages that were never observed.
+    /// Whether a gap was reported for messages that the simulation never observed.
     is_blind: bool,
-    /// The client went back to an earlier state, which the server may have forgotten.
+    /// Whether the client went back to an earlier state, which the server may have forgotten.
     pub(crate) has_gone_back: bool,
 }
 
@@ -138,8 +140,8 @@ impl BayeuxSessionModel {
         });
     }
 
-    /// Records the reply to an unsubscribe. It may be the second of two, with a new subscribe sent after the
-    /// first reply.
+    /// Records the reply to an unsubscribe. If two unsubscribes were pending, the client may have subscribed
+    /// again after the first reply; the state of the subscription is then unknown.
     pub(crate) fn unsubscribed(&mut self, log: u8) {
         let subscription = self.subscription(log);
         let is_subscribing_again =
@@ -161,20 +163,20 @@ impl BayeuxSessionModel {
         self.given_up.push_back(wire);
     }
 
-    /// Records the loss of a WebSocket, given here if a connect was pending on it. Messages received on it
-    /// since the last answer may be reported as missing.
+    /// Records the loss of the WebSocket. `socket` is given if a connect was pending on it. Messages received
+    /// on it since the last answer may be reported as missing.
     pub(crate) fn lose_socket(&mut self, socket: Option<SharedWire>) {
         self.has_lost_socket = true;
         if let Some(wire) = socket {
             self.has_lost_connect = true;
-            // The connect may arrive at the server after a later one that was answered with a pause, and end
-            // that pause.
+            // Keep the connection: the lost connect may reach the server after a later one that was answered
+            // with a pause, and end that pause.
             wire.lock().remember_written();
             self.give_up(wire);
         }
     }
 
-    /// Records that an administrator disconnects a session. The server does not wait for an answer in
+    /// Records that an administrator has disconnected a session. The server does not wait for an answer in
     /// transit, which may still arrive.
     pub(crate) fn disconnected(&mut self, session: &str) {
         if self.session == session {
@@ -182,7 +184,7 @@ impl BayeuxSessionModel {
         }
     }
 
-    /// Records that an answer arrived after the server had given up waiting and counted it as lost.
+    /// Records that an answer arrived after the server had stopped waiting for it and counted it as lost.
     pub(crate) fn came_too_late(&mut self) {
         self.lossy_for = LOSSY_ANSWERS;
     }
@@ -192,7 +194,8 @@ impl BayeuxSessionModel {
         !self.lost.is_empty() || self.has_lost_socket
     }
 
-    /// Returns the pause after this answer, in milliseconds. Without advice, it stays the same.
+    /// Records the interval that an answer advises, and returns the pause after it, in milliseconds. Without
+    /// advice, the pause stays the same.
     pub(crate) fn pause(&mut self, interval: Option<u64>) -> u64 {
         if let Some(interval) = interval {
             (self.interval, self.has_lost_connect) = (interval, false);
@@ -200,20 +203,22 @@ impl BayeuxSessionModel {
         self.interval
     }
 
-    /// Excuses a pause: its end may have been in a lost answer, and later answers do not repeat it.
+    /// Allows for an end of the pause that the client has missed: it may have been in a lost answer, and
+    /// later answers do not repeat it.
     pub(crate) fn excuse_pause(&mut self) {
         self.has_lost_connect = true;
     }
 
-    /// Returns whether an answer that the client did not read ended the pause.
+    /// Returns whether an answer that the client did not read may have ended the pause.
     pub(crate) fn has_missed_end_of_pause(&self) -> bool {
         let end = b"\"interval\":0";
         let ends_pause = |wire: &SharedWire| wire.lock().written().windows(end.len()).any(|it| it == end);
         self.has_lost_connect || self.given_up.iter().any(ends_pause)
     }
 
-    /// Called when the next answer arrives. Without acknowledgements, the server need not report messages of
-    /// an earlier answer that its kernel had accepted, because it cannot know that they were lost.
+    /// Processes the answers that were lost before the one just received. Without acknowledgements, the
+    /// server need not report the messages of a lost answer that its kernel had accepted, because it cannot
+    /// know that they were lost.
     pub(crate) fn assess_lost_answers(&mut self, truth: &Truth) {
         let lost = std::mem::take(&mut self.lost);
         if std::mem::take(&mut self.has_lost_socket) || !lost.is_empty() {
@@ -238,17 +243,17 @@ impl BayeuxSessionModel {
     fn record_gap(&mut self, gap: &ReportedGap, truth: &Truth) {
         let Some(log) = channel_of(&gap.channel) else { return };
         if let Some(range) = gap.range {
-            // Other logs may still contain them, even if the epoch of this one has ended.
+            // Record them even if the epoch of this log has ended: other logs may still contain the messages.
             let (numbers, may_have_unobserved) = truth.channel(log).numbers(&gap.epoch, range);
             self.known.extend(numbers);
-            // These messages cannot be identified in other logs.
+            // Messages never observed cannot be identified in other logs.
             self.is_blind |= may_have_unobserved;
         } else {
             self.restarted |= 1 << log;
         }
     }
 
-    /// After a gap of unknown length, the position is unknown.
+    /// Marks the client's position as unknown after a gap of unknown length.
     fn lose_position(&mut self, gap: &ReportedGap) {
         let Some(log) = channel_of(&gap.channel).filter(|_| gap.range.is_none()) else { return };
         let subscription = self.subscription(log);
@@ -257,8 +262,8 @@ impl BayeuxSessionModel {
         }
     }
 
-    /// Processes all gaps of an answer, which come before its messages. `first` returns the offset of the
-    /// oldest message that a log contains.
+    /// Processes all gaps of an answer, before its messages. `first` returns the offset of the oldest message
+    /// that a log contains in the given epoch.
     pub(crate) fn gaps(
         &mut self,
         gaps: &[ReportedGap],
@@ -272,17 +277,17 @@ impl BayeuxSessionModel {
             }
             self.record_gap(gap, truth);
             if self.has_gone_back || self.lossy_for > 0 && !self.acknowledges {
-                // These gaps need no explanation, but their content is recorded.
+                // Record these gaps, but do not require an explanation.
                 self.lose_position(gap);
                 continue;
             }
             let BayeuxSubscription::Active(position) = &self.logs[usize::from(log)] else { continue };
-            // The epoch may have changed between the subscribe and its reply, of which only the latter is
-            // known.
+            // The epoch may have changed between the subscribe and its reply, and the model only knows the
+            // epoch at the time of the reply.
             let has_moved_since =
                 truth.channel(log).may_continue && gap.range.is_none() && position.answered <= position.high;
             if has_moved_since || truth.channel(log).may_continue_as(&position.epoch, &gap.epoch) {
-                // A new epoch of the log has continued the former one, but lacks some of its messages. The
+                // A new epoch of the log continues the former one but lacks some of its messages, so the
                 // position is unknown.
                 *self.subscription(log) = BayeuxSubscription::Unknown;
                 continue;
@@ -303,7 +308,7 @@ impl BayeuxSessionModel {
         Ok(())
     }
 
-    /// Checks, after an answer, that all missing messages have been reported.
+    /// Checks, after an answer, that all losses found before it have been reported.
     pub(crate) fn check_losses_reported(&mut self, truth: &Truth) -> Result<(), String> {
         for subscription in &mut self.logs {
             if let BayeuxSubscription::Active(position) = subscription {
@@ -316,7 +321,7 @@ impl BayeuxSessionModel {
         let unreported = std::mem::take(&mut self.unreported);
         let is_lenient = self.has_gone_back || self.is_blind;
         let is_missing = |it: &UnreportedLoss| {
-            // A gap in a former epoch, or for forgotten messages, cannot be checked.
+            // Losses in a former epoch, or of messages no longer recorded, cannot be checked.
             let log = truth.channel(it.log);
             let is_remembered = log.epoch == it.epoch && log.offset_of(it.number).is_some();
             is_remembered && !self.known.contains(&it.number) && !self.received.contains(&it.number)
@@ -327,7 +332,7 @@ impl BayeuxSessionModel {
         }
     }
 
-    /// Processes a message, received on its own (`is_alone`) or with an answer, after the gaps.
+    /// Processes a message that arrived alone (`is_alone`), or in an answer whose gaps have been processed.
     pub(crate) fn message(
         &mut self,
         channel: &str,
@@ -350,11 +355,11 @@ impl BayeuxSessionModel {
             let known = &self.known;
             let (received, is_lenient) = (&self.received, self.has_gone_back || self.is_blind);
             let BayeuxSubscription::Active(position) = &mut self.logs[usize::from(log)] else { continue };
-            // Belongs to an earlier subscription, or to another log.
+            // The message belongs to an earlier subscription, or arrived through another log.
             if channel_log.epoch != position.epoch || offset <= position.low {
                 continue;
             }
-            // Another log may still contain what this one has lost.
+            // A message that this log has lost may still arrive through another log.
             let is_pending_report = is_alone && self.unreported.iter().any(|it| it.log == log);
             let was_reported_missing = known.contains(&number) || is_pending_report;
             if offset <= position.up_to && offset > position.high && !was_reported_missing && !self.is_blind {
@@ -387,20 +392,21 @@ impl BayeuxSessionModel {
     /// Returns whether a message may be received twice: after a gap of unknown length, a new epoch of a log
     /// may start with messages of the former one.
     fn may_come_again(&self, channel: u8, number: u64, truth: &Truth, is_alone: bool) -> bool {
-        // Messages received on their own come before the gap.
+        // Messages that arrive alone precede the gap.
         let may_be_anew = is_alone || self.restarted & 1 << channel != 0;
         let channel_log = truth.channel(channel);
         may_be_anew && channel_log.may_continue && channel_log.is_in_several_epochs(number)
     }
 
-    /// Returns whether every loss has been reported.
+    /// Returns whether a message that was neither received nor reported as missing is a violation.
     fn is_certain(&self) -> bool {
         !self.has_gone_back
             && !self.is_blind
             && (self.acknowledges || !self.may_have_lost() && self.lossy_for == 0)
     }
 
-    /// Describes what the client should have of a log, but has not.
+    /// Describes what the client lacks of a log, whose current epoch and last offset are given. `None` if
+    /// nothing is missing.
     pub(crate) fn is_missing(&self, log: u8, epoch: &str, last: u64, truth: &Truth) -> Option<String> {
         let channel_log = truth.channel(log);
         match &self.logs[usize::from(log)] {

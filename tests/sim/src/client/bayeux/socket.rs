@@ -1,5 +1,5 @@
 //! Bayeux over a WebSocket: a handshake if there is no session yet, then one `/meta/connect` after another,
-//! with other messages between them.
+//! interleaved with other messages.
 
 use rand::RngExt;
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::schedule::ClientNumber;
 use crate::world::Simulation;
 
 impl Simulation {
-    /// Opens a WebSocket, and connects or opens a session on it.
+    /// Opens a WebSocket, and sends a connect on it, or a handshake if the client has no session.
     pub(super) fn open_bayeux_socket(&mut self, number: ClientNumber) {
         let faults = self.faults_now();
         let connection = self.new_connection(number);
@@ -24,7 +24,8 @@ impl Simulation {
         let mut link = ClientLink::of_bayeux(Carrier::BayeuxSocket, connection, read_chunks);
         link.ignores_pings = faults.allows(Fault::LostPong) && rng.random_bool(0.1);
         link.is_late = faults.allows(Fault::LatePong) && rng.random_bool(0.3);
-        // Commands before the connect are answered independently of the session's connection.
+        // Some clients send a command before the connect. The server answers it independently of the
+        // session's connection.
         let asks_first = rng.random_bool(0.1);
         if link.ignores_pings {
             self.fault_counts.count(Fault::LostPong);
@@ -50,7 +51,7 @@ impl Simulation {
         }
     }
 
-    /// Opens a session, and gives up the current one.
+    /// Abandons the current session, if any, and opens a new one on the WebSocket.
     pub(super) fn handshake_on_socket(&mut self, number: ClientNumber) {
         let Some((handshake, body)) = self.next_handshake(number) else { return };
         let client = &mut self.clients[number as usize];
@@ -62,7 +63,6 @@ impl Simulation {
         self.send_text_on_socket(number, &body);
     }
 
-    /// Sends a connect.
     fn connect_on_socket(&mut self, number: ClientNumber) {
         let Some((connect, messages)) = self.next_connect(number, "websocket") else { return };
         let (ack, beside) = (connect.ack, connect.beside);
@@ -80,7 +80,8 @@ impl Simulation {
         self.send_text_on_socket(number, &json!(messages).to_string());
     }
 
-    /// Continues on the WebSocket when there are no faults.
+    /// Keeps the client going once there are no faults: sends the next connect, or closes a WebSocket without
+    /// a session.
     pub(crate) fn continue_on_socket(&mut self, number: ClientNumber) {
         let client = &self.clients[number as usize];
         let Some(bayeux) = &client.bayeux else { return };

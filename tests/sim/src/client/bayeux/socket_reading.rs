@@ -9,7 +9,7 @@ use crate::schedule::{ClientNumber, ConnectionNumber};
 use crate::world::Simulation;
 
 impl Simulation {
-    /// Processes a received array.
+    /// Processes a received array of messages and replies.
     pub(in crate::client) fn receive_bayeux_text(
         &mut self,
         number: ClientNumber,
@@ -24,7 +24,7 @@ impl Simulation {
         let Some(bayeux) = &mut self.clients[number as usize].bayeux else { return };
         if let Some(handshake) = &bayeux.handshake {
             let (id, acknowledges) = (handshake.id, handshake.acknowledges);
-            // Everything else belongs to the session that was given up.
+            // All other messages belong to the abandoned session.
             if let Some(reply) = replies.iter().find(|reply| reply.is_to("/meta/handshake", id)) {
                 bayeux.handshake = None;
                 self.receive_handshake(number, acknowledges, reply);
@@ -33,7 +33,7 @@ impl Simulation {
             return;
         }
         if bayeux.model.is_none() {
-            // The client has already given up its session.
+            // The client has already abandoned its session.
             return;
         }
         let connect = bayeux.connect.as_ref().map(|connect| connect.id);
@@ -61,7 +61,7 @@ impl Simulation {
         }
     }
 
-    /// Records that the client has its session on this connection.
+    /// Records that the server has confirmed the client's session on the current connection.
     fn mark_greeted(&mut self, number: ClientNumber) {
         let client = &mut self.clients[number as usize];
         let Some(session) = client.session().map(ToOwned::to_owned) else { return };
@@ -73,7 +73,8 @@ impl Simulation {
         }
     }
 
-    /// Processes messages outside an answer, for a client without acknowledgements.
+    /// Processes messages received outside an answer, which only clients without acknowledgements may
+    /// receive.
     fn receive_lone_messages(&mut self, number: ClientNumber, events: &[(String, u64)]) {
         self.mark_greeted(number);
         self.deliveries += events.len() as u64;
@@ -119,13 +120,13 @@ impl Simulation {
         let rest = if rests { client.rng.random_range(0..longest_rest) } else { 0 };
         bayeux.connects_at = self.now + pause.max(rest);
         match client.rng.random_range(0..20) {
-            // Opens another session on the same socket, if the server leaves it open.
+            // Open another session on the same socket, if the server leaves it open.
             0..10 if !has_session && is_busy => self.handshake_on_socket(number),
             _ if !has_session => {
                 self.lose_link(number);
                 self.plan_to_connect(number);
             }
-            // Continues on another connection, of either transport.
+            // Continue on another connection, of either transport.
             0 if is_busy => {
                 self.lose_link(number);
                 self.plan_to_act(number, pause);
@@ -136,7 +137,8 @@ impl Simulation {
 
     fn receive_expected_reply(&mut self, number: ClientNumber, reply: &BayeuxReply) {
         let Some(bayeux) = &mut self.clients[number as usize].bayeux else { return };
-        // In one array, the reply to a message that waits for an engine comes after the others.
+        // Search for the reply: in one array, the reply to a message that waits for the engine comes after
+        // the others.
         let at = bayeux.expected.iter().position(|it| reply.is_to(&it.channel, it.id));
         match at.and_then(|at| bayeux.expected.remove(at)) {
             Some(expected) => {
@@ -153,7 +155,7 @@ impl Simulation {
         }
     }
 
-    /// Checks that an empty answer came after the hold time.
+    /// Checks that an empty answer did not come before the end of the hold time.
     pub(super) fn check_connect_was_held(&mut self, number: ClientNumber, since: Timestamp) {
         let (now, hold) = (self.server.now(), self.scenario.config.session.poll_hold);
         if now < since + hold {

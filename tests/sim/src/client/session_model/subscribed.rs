@@ -1,4 +1,4 @@
-//! Processing of the answer to a subscribe, which tells the client its position in a channel.
+//! Processing of the reply to a subscribe, which contains the client's position in the channel.
 
 use encke_core::dialect::StartPosition;
 
@@ -6,22 +6,22 @@ use super::super::early_input::{EarlyInput, EarlyMessage};
 use super::{ChannelPosition, ChannelSubscription, SessionModel};
 use crate::truth::Truth;
 
-/// The answer to a subscribe.
+/// The reply to a subscribe, with data needed to check it.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Subscribed<'a> {
     pub(in super::super) epoch: &'a str,
     pub(in super::super) offset: u64,
-    /// Requested start.
+    /// Start that the client requested.
     pub(in super::super) begin: &'a StartPosition<'static>,
     pub(in super::super) recovered: Option<bool>,
     /// Offset of the oldest message in the log, if the log still has this epoch.
     pub(in super::super) first: Option<u64>,
-    /// The answer came beside the connection, so messages may have overtaken it.
+    /// Whether the reply came in a separate response, so messages may have overtaken it.
     pub(in super::super) is_beside: bool,
 }
 
 impl SessionModel {
-    /// Processes the answer to a subscribe.
+    /// Processes the reply to a subscribe.
     pub(in super::super) fn subscribed(
         &mut self,
         channel: u8,
@@ -43,14 +43,15 @@ impl SessionModel {
         }
         let start_offset = match (begin, first) {
             (StartPosition::After(since), _) if recovered.is_some() => {
-                // Otherwise, a gap of unknown length is reported first.
+                // If the session cannot continue at this position, the server first reports a gap of unknown
+                // length.
                 (since.epoch == epoch && since.offset <= offset).then_some(since.offset)
             }
             (StartPosition::Now | StartPosition::After(_), _) | (StartPosition::Newest(0), _) => Some(offset),
             (StartPosition::Newest(count), Some(first)) if early.is_empty() => {
                 let start_offset = offset.saturating_sub(*count);
-                // Messages that were not in the log are not delivered. The log may have been longer when the
-                // subscribe was executed.
+                // Treat messages that are no longer in the log as known, because they may not be delivered.
+                // Don't move the start: the log may have been longer when the subscribe was executed.
                 let channel_log = truth.channel(channel);
                 self.known.extend((start_offset + 1..first).filter_map(|offset| channel_log.message(offset)));
                 Some(start_offset)

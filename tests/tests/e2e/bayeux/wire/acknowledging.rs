@@ -23,14 +23,14 @@ fn open(polls: &mut BayeuxPolling) -> String {
     id
 }
 
-/// CometD accepts either form.
+/// Asserts that the server has agreed to use the extension, in either of the two forms that CometD accepts.
 #[track_caller]
 fn assert_agreed(reply: &Value) {
     let agreed = &reply["ext"]["ack"];
     assert!(*agreed == true || agreed["enabled"] == true, "{reply}");
 }
 
-/// Ack that the reply to a connect asks for.
+/// Returns the ack of a reply to a connect, which the client sends with its next connect.
 #[track_caller]
 fn ack(answer: &[Value]) -> u64 {
     let reply = connect_reply(answer);
@@ -50,7 +50,7 @@ fn unacknowledged_messages_are_sent_again() {
         let answer = polls.request(&connect_with_ack(&id, 0));
         assert_eq!((events(&answer), ack(&answer)), (vec![json!(1), json!(2), json!(3)], 3));
     }
-    // Over another connection.
+    // Acknowledging also works over another connection.
     let mut other = BayeuxPolling::connect(server.public);
     let answer = other.request(&connect_with_ack(&id, 2));
     assert_eq!((events(&answer), ack(&answer)), (vec![json!(3)], 3));
@@ -75,7 +75,7 @@ fn ack_beyond_what_was_sent_is_refused() {
     }
 }
 
-/// An answer is lost, and the client has sent another poll meanwhile.
+/// A response is lost, and the client has sent another poll in the meantime.
 #[test]
 fn overlapping_connects_lose_nothing() {
     let server = RunningServer::with(&[]);
@@ -93,14 +93,14 @@ fn overlapping_connects_lose_nothing() {
     assert_eq!(events(&first.request(&connect_with_ack(&id, 0))), [1]);
     second.send(&connect_with_ack(&id, 1));
     await_held(&server, &id);
-    // A client that sends an older ack has not received what followed it.
+    // A client that sends an older ack has not received the messages after that ack.
     assert_eq!(events(&first.request(&connect_now_with_ack(&id, 0))), [1]);
     assert_eq!(events(&second.response()), [] as [i32; 0]);
     server.admin.publish("/news", 2);
     assert_eq!(events(&second.request(&connect_now_with_ack(&id, 1))), [2]);
 }
 
-/// Messages come with connects only.
+/// Messages are delivered only with replies to connects.
 #[test]
 fn only_replies_to_connects_carry_messages() {
     let server = RunningServer::with(&[]);
@@ -132,13 +132,13 @@ fn messages_come_with_connects_over_a_websocket_as_well() {
         let received = socket.request(&connect_with_ack(&id, 0));
         assert_eq!((events(&received), ack(&received)), (vec![json!(1), json!(2), json!(3)], 3));
     }
-    // A connect is held, and released by one message.
+    // A held connect is answered when a message is published.
     socket.send(&connect_with_ack(&id, 3));
     await_held(&server, &id);
     server.admin.publish("/news", 4);
     let received = socket.messages_up_to_reply(&json!("c"));
     assert_eq!((events(&received), ack(&received)), (vec![json!(4)], 4));
-    // After a disconnect: over another socket, and over polls.
+    // Unacknowledged messages are sent again after a disconnect: over another socket, and over polls.
     drop(socket);
     let mut socket = BayeuxWebSocket::connect(server.public);
     assert_eq!(events(&socket.request(&connect_with_ack(&id, 3))), [4]);
@@ -156,15 +156,15 @@ fn pending_messages_come_with_an_immediate_connect_over_a_websocket() {
     assert_eq!(ack(&socket.request(&connect_now_with_ack(&id, 0))), 0);
     for number in 1..=3 {
         server.admin.publish("/news", number);
-        // By now, the connection has been notified of the message.
+        // The reply shows that the connection has been notified of the message by now.
         assert!(socket.request(&publish(&id, "/other", number)).iter().all(is_reply));
         let received = socket.request(&connect_now_with_ack(&id, number - 1));
         assert_eq!((events(&received), ack(&received)), (vec![json!(number)], number));
     }
 }
 
-/// A reader takes nothing while its connect is held, until the server drops its connection. It loses nothing,
-/// and other clients are not affected.
+/// A client reads nothing while its connect is held, until the server closes the connection. It loses no
+/// messages, and other clients are not affected.
 #[test]
 fn reader_that_stalls_during_a_held_connect_loses_nothing() {
     const MESSAGES: u64 = 60;
@@ -186,7 +186,7 @@ fn reader_that_stalls_during_a_held_connect_loses_nothing() {
     let long = "x".repeat(30_000);
     for number in 1..=MESSAGES {
         server.admin.publish("/news", json!([number, long]));
-        // The client keeps polling without reading.
+        // Keep sending polls without reading.
         if number <= 20 {
             let connect = connect_with_ack(&id, 0).to_string();
             let _ =

@@ -30,30 +30,30 @@ fn gaps(answer: &[Value]) -> &Value {
 /// How a client that has not read its answer ends its connection.
 #[derive(Clone, Copy, Debug)]
 enum ConnectionEnd {
-    /// The client shuts its side of the stream down.
+    /// The client shuts down its side of the stream.
     Stream,
     /// The client resets the connection, as the kernel does for a killed process.
     Reset,
-    /// The client stays silent, and the server stops waiting.
+    /// The client stays silent until the server stops waiting.
     Silence,
-    /// Like [`Self::Silence`], in the middle of the next request.
+    /// Like [`Self::Silence`], but in the middle of the next request.
     Half,
-    /// Like [`Self::Reset`], with another request sent before.
+    /// Like [`Self::Reset`], but the client has already sent another request.
     Ahead,
 }
 
-/// A connection for requests, over the stream that `over` makes of a socket.
+/// Opens a connection for polls over the stream that `over` creates from a socket.
 fn polls<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream) -> S) -> BayeuxPolling<S> {
     let stream = Dial::default().connect(server.public);
     stream.set_read_timeout(Some(TIMEOUT)).expect("the socket accepts a timeout");
     BayeuxPolling::over(over(stream))
 }
 
-/// Asserts that an answer is reported as lost if the client has not acknowledged it when the connection ends,
-/// however it ends.
+/// Asserts that an answer is reported as lost if the connection ends in any way before the client has
+/// acknowledged the answer.
 ///
-/// If a TLS client closes a connection that was to end after the answer, its kernel resets it whatever the
-/// client has read. These cases are skipped.
+/// Skips cases in which a TLS client closes a connection that the server was to close after the answer: the
+/// client's kernel resets it regardless of what the client has read.
 fn assert_lost_answers_are_reported<S: Read + Write>(
     server: &RunningServer,
     is_tls: bool,
@@ -133,7 +133,7 @@ fn only_an_answer_that_was_lost_over_tls_is_a_gap() {
     assert_read_answers_are_not_reported(&server, over);
 }
 
-/// A client that has read the answer may end the connection in any way.
+/// Asserts that no loss is reported for a client that has read the answer, however it ends the connection.
 fn assert_read_answers_are_not_reported<S: Read + Write>(
     server: &RunningServer,
     over: impl Fn(TcpStream) -> S,

@@ -16,7 +16,7 @@ fn get(callback: &str, message: &Value) -> String {
     )
 }
 
-/// Any page could send such a request by a script element, without revealing its origin.
+/// It is off because any page could send such a request with a script element, without revealing its origin.
 #[test]
 fn callback_polling_is_off_by_default() {
     let server = RunningServer::with(&[]);
@@ -53,7 +53,7 @@ fn callback_polling_answers_with_a_call() {
     let id = encke_tests::bayeux::client_id(&reply);
     let types = reply["supportedConnectionTypes"].as_array().expect("an array");
     assert!(types.contains(&json!("callback-polling")), "{types:?}");
-    // Faye's name for forms that a page sends to another origin.
+    // This is Faye's name for forms that a page sends to another origin.
     assert!(types.contains(&json!("cross-origin-long-polling")), "{types:?}");
     let subscribe = encke_tests::bayeux::subscribe(&id, "/news");
     assert_eq!(ask("org.cometd._callback7", &subscribe)[0]["successful"], true);

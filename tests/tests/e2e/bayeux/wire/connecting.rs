@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::{assert_refused_with_any_code, await_held, connect_reply, timing};
 
-/// Otherwise aiocometd would wait for ever. The reply repeats the timeouts.
+/// If the first connect were held, aiocometd would wait forever. The reply repeats the timeouts.
 #[test]
 fn the_first_connect_is_answered_at_once() {
-    // Longer than the test waits.
+    // The hold is longer than the test waits.
     let server = RunningServer::with(&["session.poll_hold=50s"]);
     let mut polls = BayeuxPolling::connect(server.public);
     let id = polls.handshake();
@@ -45,7 +45,8 @@ fn later_connects_are_held_until_there_is_a_message() {
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
 }
 
-/// The hold is that of the server or that which the client asks for, whichever is shorter.
+/// A connect is held for the server's `poll_hold` or for the time that the client asks for, whichever is
+/// shorter.
 #[test]
 fn connect_without_messages_is_answered_after_its_hold() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
@@ -72,7 +73,7 @@ fn connect_without_a_hold_or_in_a_shared_request_is_answered_at_once() {
     assert_eq!(answer[0]["channel"], "/meta/subscribe");
     assert_successful(&answer[0]);
     assert_successful(connect_reply(&answer));
-    // Events come first, then replies, and the reply to the connect last.
+    // Messages come first, then replies; the reply to the connect is last.
     let answer = polls.request(&json!([connect(&id), publish(&id, "/news", 1), publish(&id, "/news", 2)]));
     assert_eq!(events(&answer), [1, 2]);
     assert_successful(connect_reply(&answer));
@@ -96,7 +97,7 @@ fn unknown_client_is_advised_to_handshake() {
     assert_refused_with_any_code(&polls.reply(&nameless));
 }
 
-/// Two holders of one id do not replace each other in a loop: the first is advised to pause, and the next
+/// Two clients with the same id do not keep replacing each other: the first is advised to pause, and the next
 /// answer after that ends the pause.
 #[test]
 fn a_second_connect_answers_the_first() {
@@ -120,7 +121,7 @@ fn a_second_connect_answers_the_first() {
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
 }
 
-/// The administrator drops the connection. The client reconnects, and is not slowed down from then on.
+/// An administrator drops the connection. The client reconnects and is not slowed down after that.
 #[test]
 fn dropped_client_is_advised_to_pause_and_then_not_any_more() {
     let server = RunningServer::with(&[]);
@@ -159,7 +160,7 @@ fn a_disconnect_ends_the_session_and_releases_its_connect() {
     assert_refused(&held.reply(&connect(&id)), "402");
 }
 
-/// The disconnect takes effect at once, also if it shares its request with other messages.
+/// The disconnect takes effect immediately, even if its request contains other messages.
 #[test]
 fn messages_in_the_request_of_a_disconnect_are_processed_first() {
     let server = RunningServer::with(&[]);
@@ -175,7 +176,7 @@ fn messages_in_the_request_of_a_disconnect_are_processed_first() {
 }
 
 /// A client that leaves may send its connect in the same request. The connect is answered like a held one,
-/// because the client asked for the end.
+/// because the client asked to end the session.
 #[test]
 fn connect_in_the_request_of_a_disconnect_is_answered() {
     let server = RunningServer::with(&[]);
@@ -186,7 +187,7 @@ fn connect_in_the_request_of_a_disconnect_is_answered() {
         let id = polls.open(&[]);
         assert_both_answered(polls.request(&leave(&id)));
         server.await_removal(&session(&id));
-        // Over a WebSocket that has the session, and over one without a session.
+        // The same over two WebSockets: one that has the session, and one without a session.
         let mut socket = BayeuxWebSocket::connect(server.public);
         let id = socket.open(&[]);
         socket.send(&leave(&id));
@@ -216,7 +217,7 @@ fn two_messages(socket: &mut BayeuxWebSocket) -> Vec<Value> {
     messages
 }
 
-/// The token has expired, but the client has the secret of the session.
+/// The client's token has expired, but the client has the session's secret.
 #[test]
 fn a_client_without_a_valid_token_may_end_its_session() {
     let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
@@ -232,7 +233,7 @@ fn a_client_without_a_valid_token_may_end_its_session() {
     }
     assert_successful(&polls.reply(&disconnect(&id)));
     server.await_removal(&session(&id));
-    // A connect in the same request does not advise the client to reconnect either.
+    // A connect in the same request is not advised to reconnect either.
     for (number, id) in ids.iter().enumerate() {
         let mut leave = [connect(id), disconnect(id)];
         leave.rotate_left(number % 2);
@@ -260,7 +261,8 @@ fn kicked_client_is_advised_not_to_reconnect() {
     assert_eq!(connect_reply(&answer)["advice"]["reconnect"], "none", "{answer:?}");
 }
 
-/// Between two connects there is no request to answer. The next message gets the reason, whatever it is.
+/// No request is waiting for an answer between connects, so the reply to the client's next message has the
+/// reason, regardless of the kind of message.
 #[test]
 fn client_kicked_between_two_connects_is_advised_not_to_reconnect() {
     let server = RunningServer::with(&[]);
@@ -274,13 +276,14 @@ fn client_kicked_between_two_connects_is_advised_not_to_reconnect() {
     }
     let reply = BayeuxWebSocket::connect(server.public).reply(&connect(&id));
     assert_eq!(reply["advice"]["reconnect"], "none", "{reply}");
-    // A guessed secret reveals nothing.
+    // A guessed secret reveals nothing about the session.
     let (name, _) = id.split_once('.').expect("a client id has a secret");
     let reply = polls.reply(&connect(&format!("{name}.AAAAAAAAAAAAAAAAAAAAAA")));
     assert_refused(&reply, "402");
 }
 
-/// With an answer that every client reads, and a pause: after an HTTP error, Faye would wait for 5 s.
+/// A held connect is answered with a pause, in a form that every client understands: after an HTTP error,
+/// Faye would wait for 5 s.
 #[test]
 fn a_drain_answers_held_connects() {
     let mut server = RunningServer::with(&[]);
@@ -299,7 +302,7 @@ fn a_drain_answers_held_connects() {
     server.await_exit(TIMEOUT);
 }
 
-/// No message was sent to the client that left, so none is lost with its connect.
+/// The server sent no message to the client that left, so none is lost with its connect.
 #[test]
 fn abandoned_connect_loses_nothing() {
     let server = RunningServer::with(&[]);
@@ -319,7 +322,7 @@ fn abandoned_connect_loses_nothing() {
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
 }
 
-/// Any message from the client counts as a sign of life.
+/// Any message from the client counts as activity.
 #[test]
 fn session_between_connects_is_suspended_and_resumed() {
     let server = RunningServer::with(&["session.poll_gap=1s", "session.reconnect_window=60s"]);

@@ -8,7 +8,7 @@ use super::{await_held, connect_reply};
 
 const NAME: &str = "BAYEUX_BROWSER";
 
-/// The cookie as `name=value`, and its attributes, in lower case and sorted.
+/// Returns the cookie as `name=value`, and its attributes in lower case and sorted.
 #[track_caller]
 fn cookie(set_cookie: &str) -> (String, Vec<String>) {
     let mut parts = set_cookie.split(';').map(str::trim);
@@ -45,7 +45,7 @@ impl Browser {
     }
 
     fn send(&mut self, message: &Value) {
-        // Among other cookies, as browsers send them.
+        // Put the cookie among others, as browsers do.
         let headers = format!("{JSON}Cookie: theme=dark; {}; a=b\r\n", self.cookie);
         self.requests.send(&post("/bayeux", &headers, &message.to_string()));
     }
@@ -71,7 +71,7 @@ fn a_browser_gets_a_cookie_that_scripts_cannot_read() {
             "{attributes:?}"
         );
         assert!(!attributes.contains(&"secure".into()), "{attributes:?}");
-        // The cookie does not outlive the browser.
+        // The cookie does not outlive the browser session.
         assert!(
             !attributes
                 .iter()
@@ -83,7 +83,7 @@ fn a_browser_gets_a_cookie_that_scripts_cannot_read() {
     assert_ne!(cookies[0], cookies[1]);
 }
 
-/// A page of another site sends the cookie only with these attributes.
+/// A browser sends the cookie from a page of another site only with these attributes.
 #[test]
 fn cookie_over_tls_works_for_an_allowed_origin() {
     const ALLOWED_ORIGIN: &str = "https://app.example";
@@ -114,7 +114,8 @@ fn cookie_over_tls_works_for_an_allowed_origin() {
     }
 }
 
-/// A browser opens few connections to a server: a second tab that polls would use all of them.
+/// A browser opens few connections to a server. Without the limit, a second tab with a held poll would use
+/// all of them.
 #[test]
 fn second_tab_of_a_browser_polls_at_intervals() {
     let server = RunningServer::with(&[]);
@@ -140,7 +141,7 @@ fn second_tab_of_a_browser_polls_at_intervals() {
     other.reply(&connect_now(&other_id));
     other.send(&connect(&other_id));
     await_held(&server, &other_id);
-    // The first tab closes. The second one's connects are held again, and it is advised that the pause is
+    // Close the first tab. The second tab's connects are held again, and it is advised that the pause is
     // over.
     let mut last = BayeuxPolling::connect(server.public);
     last.reply(&disconnect(&one_id));
@@ -176,7 +177,7 @@ fn limit_can_be_changed_or_disabled() {
     for (limit, tabs) in [(2, 2), (0, 5)] {
         let server = RunningServer::with(&[&format!("bayeux.polls_per_browser={limit}")]);
         let known = |cookie| Browser { requests: PollClient::connect(server.public), cookie };
-        // A cookie from a server that has a limit.
+        // Use a cookie from a server that has a limit.
         let first = known(format!("{NAME}=0123456789abcdef0123456789abcdef"));
         let mut all: Vec<_> = (0..tabs).map(|_| first.tab(&server)).collect();
         for (tab, id) in &mut all {
@@ -192,7 +193,7 @@ fn limit_can_be_changed_or_disabled() {
     }
 }
 
-/// A tab that polls again while its last request is still held, as after a reload that the server has not
+/// A tab polls again while its last request is still held, as after a page reload that the server has not
 /// noticed.
 #[test]
 fn repeated_poll_of_a_tab_does_not_count_as_a_second_tab() {

@@ -85,14 +85,15 @@ fn invalid_handshakes_are_refused() {
     client_id(&polls.reply(&handshake()));
 }
 
-/// With any code: the specification defines no code for versions and types.
+/// Asserts that a handshake is refused, with any code: the specification defines none for versions and
+/// connection types.
 #[track_caller]
 fn assert_refused_shape(reply: &Value, why: &str) {
     let error = reply["error"].as_str().unwrap_or_else(|| panic!("{why}: {reply}"));
     assert_refused(reply, error.split(':').next().expect("a code"));
 }
 
-/// Versions that other servers accept as well, because some client sends them.
+/// Other servers accept these versions as well, because some client sends each of them.
 #[test]
 fn supported_versions_are_accepted() {
     let server = RunningServer::with(&[]);
@@ -107,7 +108,7 @@ fn supported_versions_are_accepted() {
     }
 }
 
-/// Each client has a session of its own, which no other client's id opens.
+/// Each client has its own session, which another client's id does not open.
 #[test]
 fn a_client_id_is_a_secret() {
     let server = RunningServer::with(&[]);
@@ -129,7 +130,8 @@ fn a_client_id_is_a_secret() {
     assert_successful(&polls.reply(&connect_now(&one)));
 }
 
-/// The server is full. The client is advised when to retry, by an answer that every client reads.
+/// The server has reached its session limit. The client is advised when to retry, in a reply that every
+/// client understands.
 #[test]
 fn overload_is_reported_with_a_pause() {
     let server = RunningServer::with(&["limits.max_sessions=1"]);

@@ -1,10 +1,10 @@
-// With the extension: messages that are sent again, and messages that are not.
+// The acknowledgement extension: messages that are sent again, and messages that are not.
 mod acknowledging;
-// Without the extension: messages that may not have arrived.
+// Sessions without the extension: messages that may not have arrived.
 mod at_most_once;
 // callback-polling, which is off by default.
 mod callback;
-// Connects that are held, answered at once, superseded, or ended.
+// Connects that are held, answered immediately, superseded, or ended.
 mod connecting;
 // Several sessions of one browser.
 mod cookie;
@@ -16,7 +16,7 @@ mod publishing;
 mod requests;
 // Other origins, and tokens.
 mod origins_and_tokens;
-// Subscribing to all channels of an array, or to none.
+// Arrays of channels, which are subscribed to entirely or not at all.
 mod subscribing;
 // WebSocket frames.
 mod websocket;
@@ -36,7 +36,7 @@ fn await_held(server: &RunningServer, client_id: &str) {
     });
 }
 
-/// Channels to which the session is subscribed, sorted.
+/// Returns the channels to which the session is subscribed, sorted.
 #[track_caller]
 fn subscribed_channels(server: &RunningServer, client_id: &str) -> Vec<String> {
     let session = server.admin.session(&session(client_id));
@@ -56,7 +56,7 @@ fn assert_refused_with_any_code(reply: &Value) {
     encke_tests::bayeux::assert_refused(reply, code);
 }
 
-/// The last message of an answer, which must be the reply to a connect.
+/// Returns the last message of a response, which must be the reply to a connect.
 #[track_caller]
 fn connect_reply(answer: &[Value]) -> &Value {
     let last = answer.last().expect("there is a message");
@@ -71,7 +71,7 @@ fn assert_not_logged(logs: &Logs, client_id: &str) {
     assert!(!logs.text().contains(secret), "the secret is in a log");
 }
 
-/// Timeouts in an advice.
+/// Returns the timeouts in an advice.
 fn timing(advice: &Value) -> Value {
     json!([advice["timeout"], advice["interval"], advice["maxInterval"]])
 }

@@ -41,7 +41,7 @@ fn pages_of_other_origins_are_refused() {
             assert_eq!((answer.status, allowed(&answer)), (403, None), "{body}");
             assert_eq!(answer.header("set-cookie"), None);
         }
-        // Refused before the body is read.
+        // The request is refused before its body is read.
         let mut unread = PollClient::connect(server.public);
         unread.send(&format!(
             "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{origin}{JSON}Content-Length: 9\r\n\r\n"
@@ -164,7 +164,8 @@ fn session_requires_a_valid_token() {
     assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
 }
 
-/// The session outlives the token that it started with.
+/// A token in a later message replaces the token that the session started with, and the session outlives the
+/// first one.
 #[test]
 fn a_later_token_refreshes() {
     let server = with_secret();
@@ -177,7 +178,7 @@ fn a_later_token_refreshes() {
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
 }
 
-/// With any message, over a socket as well.
+/// Any message may carry the later token.
 #[test]
 fn a_later_token_refreshes_over_a_websocket() {
     let server = with_secret();
@@ -191,7 +192,7 @@ fn a_later_token_refreshes_over_a_websocket() {
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
 }
 
-/// A session whose token has expired waits for another one, and its client receives the error.
+/// A session whose token has expired waits for another one. Its client receives the error.
 #[test]
 fn expired_token_is_reported() {
     let server = with_secret();

@@ -31,7 +31,7 @@ fn publish_is_answered_with_its_id() {
     assert_eq!(reply.get("id").unwrap_or(&Value::Null), &Value::Null);
 }
 
-/// Every JSON value is delivered, `null` and `false` included.
+/// Every JSON value is delivered, including `null` and `false`.
 #[test]
 fn any_json_value_is_delivered() {
     let server = RunningServer::with(&[]);
@@ -65,7 +65,7 @@ fn publishing_is_refused_on_reserved_and_invalid_channels() {
     for channel in ["/meta/nonsense", "/meta/", "/meta/connect/x"] {
         assert_refused_with_any_code(&polls.reply(&publish(&id, channel, 1)));
     }
-    // Service channels that no hook handles.
+    // No hook handles these service channels.
     for channel in ["/service/x", "/service/x/y"] {
         let reply = polls.reply(&publish(&id, channel, 1));
         assert_refused(&reply, "404");
@@ -89,7 +89,7 @@ fn incomplete_messages_are_refused() {
     assert_eq!(events(&polls.request(&connect_now(&id))), [] as [i32; 0]);
 }
 
-/// Publishes are commands. Those beyond the session's rate are refused, each by its own reply, and the
+/// Publishes count as commands. Each publish beyond the session's rate is refused with a reply, and the
 /// session continues.
 #[test]
 fn publishes_beyond_the_command_rate_are_refused() {

@@ -94,7 +94,7 @@ fn bodies_may_have_three_content_types() {
         requests.send(&post("/bayeux", headers, &hello));
         assert_eq!(requests.response().status, 415, "{headers:?}");
     }
-    // Forms without a message.
+    // These forms contain no message.
     for body in ["", "message=", "messages=%5B%5D", "message=%zz"] {
         let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
         requests.send(&post("/bayeux", headers, body));
@@ -102,7 +102,7 @@ fn bodies_may_have_three_content_types() {
     }
 }
 
-/// The connection and the session remain usable.
+/// The connection and the session remain usable after invalid JSON.
 #[test]
 fn invalid_json_is_a_bad_request() {
     let server = RunningServer::with(&[]);
@@ -115,7 +115,7 @@ fn invalid_json_is_a_bad_request() {
         assert_eq!(answer.status, 400, "{body:.20}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{body:.20}");
     }
-    // JSON that cannot be a message.
+    // Valid JSON that cannot be a message.
     for body in ["\"/meta/connect\"", "7", "null", "[7]", "[[]]", "[null]", "{}", "[{}]"] {
         polls.requests.send(&post("/bayeux", JSON, body));
         let answer = polls.requests.response();
@@ -182,13 +182,13 @@ fn size_of_a_body_is_limited() {
     let mut requests = PollClient::connect(server.public);
     requests.send(&post("/bayeux", JSON, &longer));
     assert_eq!(requests.response().status, 413);
-    // The announced length is enough.
+    // The announced length suffices for the refusal.
     let mut requests = PollClient::connect(server.public);
     requests.send(&format!(
         "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Content-Length: 1000000000\r\n\r\n"
     ));
     assert_eq!(requests.response().status, 413);
-    // A body without a length is counted.
+    // A body without a length is measured as it is read.
     let mut requests = PollClient::connect(server.public);
     requests.send(&format!(
         "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{longer}\r\n0\r\n\r\n",
@@ -210,7 +210,7 @@ fn other_methods_are_not_allowed() {
     }
 }
 
-/// The second request arrives in two pieces, while the connect before it is held.
+/// The second request arrives in two pieces while the connect in the first request is held.
 #[test]
 fn a_request_may_come_in_pieces_and_behind_another() {
     let server = RunningServer::with(&[]);
@@ -227,7 +227,7 @@ fn a_request_may_come_in_pieces_and_behind_another() {
     assert_eq!(polls.response()[0]["channel"], "/other");
 }
 
-/// As clients in other languages write it: escaped slashes, numeric ids, fields in any order.
+/// Clients in other languages may escape slashes, use numeric ids and order fields differently.
 #[test]
 fn any_spelling_of_json_is_accepted() {
     let server = RunningServer::with(&[]);
@@ -259,7 +259,8 @@ fn any_spelling_of_json_is_accepted() {
     assert_eq!((&answer["channel"], &answer["data"]), (&json!("/news"), &json!("/")));
 }
 
-/// An answer carries about 64 KiB. The rest follows with the next answers, with and without acknowledgements.
+/// One response carries about 64 KiB. The rest follows in the next responses, with and without
+/// acknowledgements.
 #[test]
 fn backlog_is_split_into_several_answers() {
     const LONG: usize = 10_000;

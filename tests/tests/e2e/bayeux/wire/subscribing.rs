@@ -15,7 +15,7 @@ fn subscription_is_a_name_or_an_array_of_names() {
     for (wanted, all) in [
         (json!("/a"), vec!["/a"]),
         (json!(["/b", "/c/*"]), vec!["/a", "/b", "/c/*"]),
-        // One channel again, and a new one.
+        // One channel is repeated, and one is new.
         (json!(["/a", "/d/**"]), vec!["/a", "/b", "/c/*", "/d/**"]),
     ] {
         let reply = polls.reply(&subscribe(&id, wanted.clone()));
@@ -67,7 +67,7 @@ fn array_is_subscribed_to_entirely_or_not_at_all() {
     assert_successful(&polls.reply(&subscribe(&id, json!(["/b", "/c"]))));
 }
 
-/// A pattern is allowed if all channels that it can match are.
+/// A token allows a pattern if it allows all channels that the pattern can match.
 #[test]
 fn token_limits_subscriptions() {
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();

@@ -47,7 +47,7 @@ fn a_held_connect_on_a_websocket_ends_after_its_hold() {
     assert!(from.elapsed() >= std::time::Duration::from_secs(1), "{:?}", from.elapsed());
 }
 
-/// Faye and aiocometd handshake by a request even for WebSocket.
+/// Faye and aiocometd handshake with an HTTP request even if they use WebSocket afterwards.
 #[test]
 fn a_session_changes_transports_freely() {
     let server = RunningServer::with(&[]);
@@ -60,7 +60,7 @@ fn a_session_changes_transports_freely() {
         server.admin.publish("/news", 2 * number);
         assert_eq!(events(&socket.messages()), [2 * number]);
         assert_eq!(server.admin.session(&session(&id))["transport"], "websocket");
-        // The client has not closed the socket: the poll takes the session over.
+        // The client has not closed the socket, so the poll takes over the session.
         let answer = polls.request(&connect_now(&id));
         assert_successful(connect_reply(&answer));
         server.admin.publish("/news", 2 * number + 1);
@@ -71,7 +71,7 @@ fn a_session_changes_transports_freely() {
     assert!(lifecycle.iter().all(|(event, _)| event == "opened" || event == "resumed"), "{lifecycle:?}");
 }
 
-/// Commands may be sent in requests next to a WebSocket.
+/// A client with a WebSocket may also send commands in HTTP requests.
 #[test]
 fn request_next_to_a_websocket_does_not_take_over() {
     let server = RunningServer::with(&[]);
@@ -120,7 +120,7 @@ fn invalid_json_ends_the_connection() {
     }
     assert_eq!(closed(&|raw| raw.text(&"x".repeat(4097))).0, TOO_BIG);
     assert_eq!(closed(&|raw| raw.send(&masked(BINARY, b"[]"))).0, UNSUPPORTED);
-    // JSON that cannot be a message.
+    // Valid JSON that cannot be a message.
     for text in ["7", "[7]", "\"x\"", "[[]]", "{}"] {
         let mut socket = BayeuxWebSocket::connect(server.public);
         let id = socket.open(&[]);
@@ -128,7 +128,7 @@ fn invalid_json_ends_the_connection() {
         super::assert_refused_with_any_code(&socket.messages()[0]);
         assert_successful(&socket.reply(&connect_now(&id)));
     }
-    // Before the socket has a session.
+    // Send invalid input before the socket has a session.
     let mut socket = BayeuxWebSocket::connect(server.public);
     socket.raw.text("nonsense");
     assert_eq!(socket.raw.close_code(), PROTOCOL_ERROR);
@@ -146,7 +146,7 @@ fn websocket_without_a_session_is_closed() {
     assert_eq!(server.admin.phase(&session(&id)).as_deref(), Some("attached"));
 }
 
-/// With pings of the WebSocket protocol, because Bayeux defines no pings.
+/// The server uses WebSocket pings, because Bayeux defines none.
 #[test]
 fn a_silent_websocket_is_pinged() {
     let server = RunningServer::with(&[
@@ -161,7 +161,7 @@ fn a_silent_websocket_is_pinged() {
         let ping = socket.raw.frame_of(encke_tests::raw::PING);
         socket.raw.send(&masked(PONG, &ping.payload));
     }
-    // From now on, the client does not answer.
+    // From now on, the client does not answer pings.
     server.await_phase(&session(&id), "suspended");
     let mut again = BayeuxWebSocket::connect(server.public);
     assert_successful(&again.reply(&connect_now(&id)));
@@ -183,7 +183,8 @@ fn client_may_handshake_again_on_its_socket() {
     assert_refused(&socket.reply(&publish(&old, "/news", 2)), "402");
 }
 
-/// Messages that may have been lost with a failed connection are reported, and none arrives twice.
+/// Messages that may have been lost with a failed connection are reported as a gap, and no message arrives
+/// twice.
 #[test]
 fn possible_losses_are_reported_as_a_gap_without_the_extension() {
     let server = RunningServer::with(&[]);
@@ -209,7 +210,7 @@ fn possible_losses_are_reported_as_a_gap_without_the_extension() {
             received.extend(socket.messages());
         }
         assert_eq!(events(&received), [3]);
-        // With the first reply that can carry it, or with the next.
+        // The gap is in the first reply that can carry it, or in the next one.
         received.extend(socket.request(&connect_now(&id)));
         let gaps: Vec<_> =
             received.iter().filter_map(|message| message["ext"]["encke"].get("gaps")).collect();
@@ -224,7 +225,7 @@ fn possible_losses_are_reported_as_a_gap_without_the_extension() {
     }
 }
 
-/// A gap does not wait for the end of the hold: pongs would acknowledge it meanwhile, and if the connection
+/// A gap is reported before the hold ends. Otherwise pongs could acknowledge it first, and if the connection
 /// were then lost, the gap would never be reported.
 #[test]
 fn gaps_are_reported_at_once_without_the_extension() {
@@ -247,7 +248,7 @@ fn gaps_are_reported_at_once_without_the_extension() {
     );
 }
 
-/// Its pongs serve as acknowledgements, so it is sent more than the ring holds.
+/// The client's pongs serve as acknowledgements, so the client is sent more than the ring holds.
 #[test]
 fn reader_that_answers_pings_receives_everything() {
     let server = RunningServer::with(&["session.max_unacked=16"]);
@@ -264,7 +265,7 @@ fn reader_that_answers_pings_receives_everything() {
     assert_eq!(received, Vec::from_iter(1..=100));
 }
 
-/// Its connects serve as acknowledgements, too: each confirms everything before the last answer.
+/// The client's connects serve as acknowledgements, too: each confirms everything before the last answer.
 #[test]
 fn reader_that_connects_again_receives_everything() {
     let server = RunningServer::with(&["session.max_unacked=16"]);
@@ -286,7 +287,7 @@ fn reader_that_connects_again_receives_everything() {
     assert_eq!(received, Vec::from_iter(1..=50));
 }
 
-/// The client may be late: its session still exists, with the messages that it has not received.
+/// The client may only be slow, so its session is kept, with the messages that the client has not received.
 #[test]
 fn client_that_misses_a_pong_can_resume() {
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
@@ -301,7 +302,7 @@ fn client_that_misses_a_pong_can_resume() {
     assert_eq!(events(&again.request(&connect_now(&id))), [1]);
 }
 
-/// The next text. Pings before it are not answered.
+/// Returns the messages of the next text frame. Pings that precede it are not answered.
 fn text_without_pong(socket: &mut BayeuxWebSocket) -> Vec<serde_json::Value> {
     loop {
         let frame = socket.raw.frame();
