@@ -28,7 +28,7 @@ pub(crate) struct AttachRequest {
     pub(crate) address: IpAddr,
     pub(crate) kind: ConnectionKind,
     pub(crate) dialect: DialectName,
-    /// Which messages a client that sends no `seq` is assumed to have received.
+    /// Messages that a client is assumed to have received if it sends no `seq`.
     pub(crate) delivery: DeliveryMode,
     /// Whether the address is below its rate limit for new sessions.
     pub(crate) can_open: bool,

@@ -34,7 +34,7 @@ pub enum Heartbeat {
     Message,
 }
 
-/// Which messages a client is assumed to have received if it reconnects without a `seq`.
+/// Messages that a client is assumed to have received if it reconnects without a `seq`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeliveryMode {
     /// Only the messages it acknowledged. Later ones are sent again, and may be duplicated.
