@@ -44,6 +44,17 @@ impl Redis {
         Self::at(free_address(), &[], options)
     }
 
+    /// Starts Redis so that each write is on disk before its reply. With `appendfsync everysec`, Redis delays
+    /// writes by up to two seconds while the disk is busy.
+    ///
+    /// # Panics
+    /// Panics if Redis does not start or is not installed.
+    #[must_use]
+    #[track_caller]
+    pub fn persistent() -> Self {
+        Self::with(&["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
     /// Starts Redis at the far end of a link. Its Unix socket bypasses the link.
     ///
     /// # Panics

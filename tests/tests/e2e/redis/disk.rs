@@ -9,8 +9,6 @@ use super::faults::{DETECTION_TIMEOUT, await_published};
 use super::node;
 use super::nodes::{assert_all_up_to, assert_message};
 
-const APPEND_ONLY: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "everysec"];
-
 /// Returns the path of the incremental append-only file.
 fn append_only_file(redis: &Redis) -> PathBuf {
     let files = fs::read_dir(redis.directory().join("appendonlydir")).expect("the directory can be listed");
@@ -20,7 +18,7 @@ fn append_only_file(redis: &Redis) -> PathBuf {
 
 #[test]
 fn a_persistent_redis_loses_nothing_when_killed() {
-    let mut redis = Redis::with(&APPEND_ONLY);
+    let mut redis = Redis::persistent();
     let nodes = [node(&redis), node(&redis)];
     let mut subscribers = nodes.each_ref().map(|node| node.client());
     let epochs = subscribers.each_mut().map(|subscriber| subscriber.subscribe("news"));
@@ -43,7 +41,7 @@ fn a_persistent_redis_loses_nothing_when_killed() {
 /// Simulates a power failure before the newest messages have been written to disk.
 #[test]
 fn only_clients_that_saw_unsaved_messages_get_a_gap() {
-    let mut redis = Redis::with(&APPEND_ONLY);
+    let mut redis = Redis::persistent();
     let nodes = [node(&redis), node(&redis)];
     let mut saw_all = nodes[0].client();
     let epoch = saw_all.subscribe("news");

@@ -78,7 +78,7 @@ fn a_graceful_shutdown_publishes_leaves_and_a_kill_does_not() {
 
 #[test]
 fn leaves_survive_an_unavailable_redis() {
-    let mut redis = Redis::with(&["--appendonly", "yes"]);
+    let mut redis = Redis::persistent();
     let nodes = [node(&redis), node(&redis)];
     let mut client = subscriber(&nodes[0]);
     let [mut leaving, other] = [(); 2].map(|()| subscriber(&nodes[1]));
@@ -98,7 +98,7 @@ fn leaves_survive_an_unavailable_redis() {
 /// A server that shuts down while Redis is unavailable passes unpublished leaves on to the next process.
 #[test]
 fn unpublished_leaves_survive_a_restart() {
-    let mut redis = Redis::with(&["--appendonly", "yes"]);
+    let mut redis = Redis::persistent();
     let engine = format!("engine.url={}", redis.url());
     let mut restarts =
         RestartableServer::with(&[JOIN_LEAVE_RULE, "engine.kind=redis", &engine, "shutdown.drain=1s"]);

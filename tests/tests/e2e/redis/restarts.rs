@@ -172,7 +172,7 @@ fn nothing_is_lost_or_duplicated_while_another_server_publishes() {
 
 #[test]
 fn sessions_survive_an_unreachable_redis() {
-    let mut redis = Redis::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut redis = Redis::persistent();
     let mut restarts = restarts_on(&redis);
     let other = node(&redis);
     let hello = suspended_subscriber(&restarts);
