@@ -144,7 +144,6 @@ pub(crate) fn client_services_on(
             commands_per_second: limits.commands_per_second,
             frames_per_second: limits.frames_per_second,
             max_message: limits.max_message,
-            send_buffer: limits.send_buffer,
             write_timeout: config.write_timeout,
             min_read_rate: limits.slowest_reader,
             close_timeout: config.close_timeout,

@@ -37,6 +37,7 @@ mod channel;
 mod client;
 pub mod clock;
 pub mod config;
+mod connection;
 mod engine;
 mod entropy;
 pub mod events;

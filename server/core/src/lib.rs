@@ -11,14 +11,14 @@
 //! - [`message`]: messages of channels.
 //! - [`dialect`]: how the bytes on a connection are interpreted.
 //! - [`encodings`]: a message encoded for each dialect.
-//! - [`frame_walk`]: finds the ends of WebSocket frames.
+//! - [`frame`]: decodes WebSocket frames.
 
 #![deny(missing_docs)]
 
 pub mod close;
 pub mod dialect;
 pub mod encodings;
-pub mod frame_walk;
+pub mod frame;
 pub mod message;
 pub mod session;
 mod timestamp;

@@ -13,8 +13,7 @@ pub(crate) struct OpenConnections(TaskTracker);
 #[derive(Clone, Debug)]
 pub(crate) struct OpenConnection(Arc<ConnectionEntry>);
 
-/// Form of an [`OpenConnection`] while the connection is parked. It needs no separate allocation unless there
-/// are clones.
+/// Form of an [`OpenConnection`] that needs no separate allocation unless there are clones.
 #[derive(Debug)]
 pub(crate) enum CompactConnection {
     Owned(ConnectionEntry),
@@ -41,10 +40,12 @@ impl OpenConnection {
 }
 
 impl CompactConnection {
-    pub(crate) fn expand(self) -> OpenConnection {
+    /// Frees the separate allocation, if there are no clones any more.
+    #[must_use]
+    pub(crate) fn compact(self) -> Self {
         match self {
-            Self::Owned(entry) => OpenConnection(Arc::new(entry)),
-            Self::Shared(shared) => shared,
+            Self::Shared(shared) => shared.compact(),
+            owned @ Self::Owned(_) => owned,
         }
     }
 }
@@ -78,11 +79,11 @@ mod tests {
         let compact = one.compact();
         assert!(matches!(compact, CompactConnection::Shared(_)));
         drop(other);
-        let compact = compact.expand().compact();
+        let compact = compact.compact();
         assert!(matches!(compact, CompactConnection::Owned(_)));
-        let (one, other) = (compact.expand(), connections.enter(None));
+        let other = connections.enter(None);
         assert_eq!(connections.count(), 2);
-        drop(one.compact());
+        drop(compact);
         drop(other);
         assert_eq!(connections.count(), 0);
     }

@@ -4,8 +4,12 @@ use encke_core::close::SuspendReason;
 use encke_core::dialect::DialectName;
 use encke_core::session::ConnectionInput;
 
-use super::{CommandContext, Services};
-use crate::session::{Attached, Backlog, CommandSource, DeliveryWriter, Mailbox, SessionHandle, Transport};
+use super::{CommandContext, PartialMessageSender, Services};
+use crate::admission::PartialMessage;
+use crate::session::{
+    Attached, Backlog, CommandSource, DeliveryBatch, Mailbox, SessionCell, SessionHandle, SessionOutbox,
+    Transport,
+};
 use crate::timeouts::Sleep;
 use crate::trace::Receipts;
 
@@ -73,6 +77,27 @@ impl Attachment {
         self.services.count_frames(&self.session, 1);
     }
 
+    /// Records that bytes have arrived from the peer.
+    pub(crate) fn note_received(&self) {
+        self.mailbox.received(self.services.timeouts.clock().now());
+    }
+
+    /// Reports how much memory the peer's partial messages take. If all connections together exceed the
+    /// limit, one of them is closed.
+    pub(crate) fn account_partial_message(
+        &self,
+        account: &mut Option<PartialMessage<PartialMessageSender>>,
+        bytes: usize,
+    ) {
+        let Self { mailbox, services, .. } = self;
+        let now = mailbox.received_at();
+        let account = account.get_or_insert_with(|| {
+            let sender = PartialMessageSender::Connection(Arc::clone(mailbox));
+            services.partial_messages.begin(sender, mailbox.address(), now)
+        });
+        services.account_partial_message(account, bytes, now);
+    }
+
     /// Logs that the connection has failed.
     pub(crate) fn log_failure(&self, error: &dyn std::fmt::Display) {
         if tracing::enabled!(tracing::Level::DEBUG) {
@@ -88,8 +113,12 @@ impl Attachment {
     }
 
     /// Takes a batch of messages to send on this connection, with their receipts.
-    pub(crate) fn take_outgoing(&self, out: &mut impl DeliveryWriter) -> (Backlog, Receipts) {
-        self.services.sessions.take_outgoing(&self.session, &self.mailbox, out)
+    pub(crate) fn take_outgoing(
+        &self,
+        take: impl FnOnce(&SessionCell, &mut SessionOutbox) -> DeliveryBatch,
+    ) -> (Backlog, Receipts) {
+        let take = |outbox: &mut _| take(&self.session, outbox);
+        self.services.sessions.take_outgoing(&self.session, &self.mailbox, take)
     }
 }
 

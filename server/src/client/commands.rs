@@ -29,11 +29,13 @@ impl<D: Dialect> fmt::Debug for Commands<D> {
     }
 }
 
-impl<D: Dialect> Commands<D> {
-    pub(crate) fn new() -> Self {
+impl<D: Dialect> Default for Commands<D> {
+    fn default() -> Self {
         Self { pending: None }
     }
+}
 
+impl<D: Dialect> Commands<D> {
     /// Whether any command is without a response so far.
     pub(crate) fn has_pending(&self) -> bool {
         self.pending.is_some()

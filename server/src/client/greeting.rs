@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::admission::QuotaOwner;
     use crate::channel::LogMessage;
-    use crate::session::{Attached, Channel, DeliveryWriter, Transport};
+    use crate::session::{Attached, Channel, DeliveryWriter, Transport, take_batch};
 
     /// Discards what is sent.
     struct Discard;
@@ -80,7 +80,7 @@ mod tests {
             let published = services.logs.engine.append(&name, &QuotaOwner::Operator, &data.into(), None);
             published.into_future().now_or_never().expect("the engine answers").expect("it is published");
         }
-        first.take_outgoing(&mut Discard);
+        first.take_outgoing(|_, outbox| take_batch(outbox, &mut Discard));
         assert_eq!(first.session.sent(), 3);
 
         let exposed = first.session.resume_token().expose();

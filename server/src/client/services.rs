@@ -263,9 +263,6 @@ pub(crate) struct ClientSettings {
     pub(crate) frames_per_second: u32,
     /// Maximum length of a message from a client, in bytes.
     pub(crate) max_message: usize,
-    /// Number of bytes that may be queued for one connection in this process. The same number may be queued
-    /// in the kernel.
-    pub(crate) send_buffer: usize,
     /// How long a client may take to acknowledge [`ClientSettings::min_progress`].
     pub(crate) write_timeout: Duration,
     /// Minimum rate at which a client must read, in bytes per second.

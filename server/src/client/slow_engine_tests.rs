@@ -41,7 +41,7 @@ impl SlowEngineWorld {
         let (services, engine) = on_slow_engine();
         let services = Arc::new(services);
         let attachment = Attachment::new(attach(&services, None), Arc::clone(&services));
-        let commands = Commands::new();
+        let commands = Commands::default();
         let written = WrittenTexts::default();
         Self { services, attachment, commands, backlog: Backlog::default(), written, engine }
     }

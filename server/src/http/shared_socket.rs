@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::transport::Socket;
+use crate::connection::Socket;
 
 /// A socket that is used by hyper. Through a [`Peer`], its owner can query the kernel about it, which hyper
 /// cannot do.
@@ -142,7 +142,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::transport::TcpSocket;
+    use crate::connection::TcpSocket;
 
     #[test]
     fn owner_sees_disconnect() -> io::Result<()> {

@@ -59,6 +59,11 @@ impl Handover {
         self.0.swap(0, Ordering::AcqRel)
     }
 
+    /// Whether signals are pending. Called by the task.
+    pub(crate) fn has_signals(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
     /// Passes the connection from its task to the session, unless signals are pending. Returns whether the
     /// connection was passed. Called by the task while holding the session's lock.
     pub(crate) fn park(&self) -> bool {

@@ -175,7 +175,7 @@ fn moved() -> ApiError {
 /// Executes one command, and writes its reply before the next command begins. Returns whether the session has
 /// received the command.
 async fn carry_out(text: &str, speaker: CommandContext<'_>, replies: &mut JsonArray) -> bool {
-    let mut commands = Commands::new();
+    let mut commands = Commands::default();
     let (mut backlog, mut dialect) = (Backlog::default(), Json::default());
     let is_received = commands.handle_text(text, speaker, &mut backlog, &mut dialect, replies);
     commands.finish(speaker, &mut backlog, &mut dialect, replies).await;

@@ -11,11 +11,13 @@ use super::sessionless::{
     IncomingSocket, SessionlessConnection, SocketTakeover, TakenSocket, UnconfirmedAnswer,
 };
 use crate::admission::OpenConnection;
+use crate::client::Attachment;
+use crate::connection::TcpSocket;
 use crate::parking::ParkBackoff;
 use crate::transport::poll::{
-    ConnectResponseWriter, JsonResponseWriter, PollContinuation, PollOutcome, PollResponseWriter, park,
+    Answered, ConnectResponseWriter, HeldPoll, JsonResponseWriter, PollContinuation,
 };
-use crate::transport::{TcpSocket, poll, sse, websocket};
+use crate::transport::{poll, sse, websocket};
 
 /// Spawns a task that serves a socket after a takeover. The task is only as large as the remaining work
 /// requires.
@@ -25,36 +27,75 @@ pub(super) fn hand_over(
     open_connection: OpenConnection,
     context: &Arc<Context>,
 ) {
-    if let Some(first) = HeldPoll::from_socket(served, context) {
-        tokio::spawn(serve(first, ParkBackoff::default(), address, open_connection, Arc::clone(context)));
+    let context = Arc::clone(context);
+    if let Some(first) =
+        NextPoll::from_socket(served, ParkBackoff::default(), address, open_connection, context)
+    {
+        tokio::spawn(serve(first, true));
     }
 }
 
 /// Next poll to be held. It is boxed so that the task, which is as large as all its variables, need not have
 /// space for it.
-enum HeldPoll {
-    Poll(Box<PollRequest<JsonResponseWriter>>),
-    Connect(Box<PollRequest<Box<ConnectResponseWriter>>>),
+enum NextPoll {
+    Json(Box<HeldPoll<TcpSocket, JsonResponseWriter, PollingSocket>>),
+    Connect(Box<HeldPoll<TcpSocket, Box<ConnectResponseWriter>, PollingSocket>>),
 }
 
-struct PollRequest<F> {
-    poll: poll::PollConnection<TcpSocket, F>,
-    client_entry: OpenConnection,
+/// What a socket needs after the response to its poll.
+struct PollingSocket {
+    address: IpAddr,
+    open_connection: OpenConnection,
+    _client_entry: OpenConnection,
+    context: Arc<Context>,
 }
 
-impl HeldPoll {
+impl NextPoll {
+    /// Holds the poll until it is answered. Returns what is needed to wait for the next one.
+    async fn hold(self) -> Option<(IncomingSocket, ParkBackoff, PollingSocket)> {
+        match self {
+            Self::Json(poll) => {
+                let Answered { socket, read, backoff, continuation } = poll::serve(unbox(poll)).await?;
+                Some((IncomingSocket::AfterPoll(socket, read, None), backoff, continuation))
+            }
+            Self::Connect(poll) => {
+                let has_acknowledged = poll.protocol().writer.acknowledged.is_some();
+                let unconfirmed = (!has_acknowledged).then(|| UnconfirmedAnswer::of(poll.attachment()));
+                let Answered { socket, read, backoff, continuation } = poll::serve(unbox(poll)).await?;
+                Some((IncomingSocket::AfterPoll(socket, read, unconfirmed), backoff, continuation))
+            }
+        }
+    }
+
+    fn attachment(&self) -> &Attachment {
+        match self {
+            Self::Json(poll) => poll.attachment(),
+            Self::Connect(poll) => poll.attachment(),
+        }
+    }
+
     /// Returns the next poll. For a WebSocket or an event stream, spawns a separate task and returns `None`.
-    fn from_socket(served: TakenSocket, context: &Context) -> Option<Self> {
+    fn from_socket(
+        served: TakenSocket,
+        backoff: ParkBackoff,
+        address: IpAddr,
+        open_connection: OpenConnection,
+        context: Arc<Context>,
+    ) -> Option<Self> {
         let TakenSocket { socket, read_already, takeover, client_entry } = served;
         let client = Arc::clone(&context.client);
         match takeover {
             SocketTakeover::Poll(accepted) => {
-                let poll = poll::open(socket, read_already, accepted, client);
-                Some(Self::Poll(Box::new(PollRequest { poll, client_entry })))
+                let continuation =
+                    PollingSocket { address, open_connection, _client_entry: client_entry, context };
+                let poll = poll::open(socket, read_already, accepted, client, continuation);
+                Some(Self::Json(Box::new(poll.with_backoff(backoff))))
             }
             SocketTakeover::Connect(accepted) => {
-                let poll = poll::open(socket, read_already, accepted, client);
-                Some(Self::Connect(Box::new(PollRequest { poll, client_entry })))
+                let continuation =
+                    PollingSocket { address, open_connection, _client_entry: client_entry, context };
+                let poll = poll::open(socket, read_already, accepted, client, continuation);
+                Some(Self::Connect(Box::new(poll.with_backoff(backoff))))
             }
             SocketTakeover::WebSocket(upgrade) => {
                 tokio::spawn(websocket::serve(upgrade, ready(Some((socket, read_already))), client));
@@ -68,53 +109,19 @@ impl HeldPoll {
     }
 }
 
-impl<F: PollResponseWriter> PollRequest<F> {
-    #[expect(clippy::boxed_local, reason = "the box is freed here, not after the poll")]
-    fn hold(
-        self: Box<Self>,
-        backoff: ParkBackoff,
-    ) -> (impl Future<Output = PollOutcome<TcpSocket, F>> + Send, OpenConnection) {
-        let Self { mut poll, client_entry } = *self;
-        poll.set_backoff(backoff);
-        (poll::serve(poll), client_entry)
-    }
-}
-
-/// State of a connection's task while its poll is parked, apart from the poll itself.
-struct ParkedPollTask {
-    address: IpAddr,
-    open_connection: OpenConnection,
-    client_entry: OpenConnection,
-    context: Arc<Context>,
-}
-
-impl ParkedPollTask {
-    fn continue_serving<F: PollResponseWriter>(
-        self,
-        poll: poll::PollConnection<TcpSocket, F>,
-        next: fn(Box<PollRequest<F>>) -> HeldPoll,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        let Self { address, open_connection, client_entry, context } = self;
-        let backoff = poll.backoff();
-        serve(next(Box::new(PollRequest { poll, client_entry })), backoff, address, open_connection, context)
-    }
-}
-
-impl PollContinuation<TcpSocket, JsonResponseWriter> for ParkedPollTask {
+impl PollContinuation<TcpSocket, JsonResponseWriter> for PollingSocket {
     fn continue_after_parking(
-        self,
-        poll: poll::PollConnection<TcpSocket, JsonResponseWriter>,
+        poll: HeldPoll<TcpSocket, JsonResponseWriter, Self>,
     ) -> impl Future<Output: Send + 'static> + Send + 'static {
-        self.continue_serving(poll, HeldPoll::Poll)
+        serve(NextPoll::Json(Box::new(poll)), false)
     }
 }
 
-impl PollContinuation<TcpSocket, Box<ConnectResponseWriter>> for ParkedPollTask {
+impl PollContinuation<TcpSocket, Box<ConnectResponseWriter>> for PollingSocket {
     fn continue_after_parking(
-        self,
-        poll: poll::PollConnection<TcpSocket, Box<ConnectResponseWriter>>,
+        poll: HeldPoll<TcpSocket, Box<ConnectResponseWriter>, Self>,
     ) -> impl Future<Output: Send + 'static> + Send + 'static {
-        self.continue_serving(poll, HeldPoll::Connect)
+        serve(NextPoll::Connect(Box::new(poll)), false)
     }
 }
 
@@ -123,74 +130,44 @@ impl PollContinuation<TcpSocket, Box<ConnectResponseWriter>> for ParkedPollTask 
 ///
 /// All polls of the connection also share this task. With one task per poll, polls that end at different
 /// times would fragment the memory. The task has space for either one poll or the wait for the next one, and
-/// for nothing twice.
-#[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its arguments twice")]
-fn serve(
-    mut next: HeldPoll,
-    mut backoff: ParkBackoff,
-    address: IpAddr,
-    open_connection: OpenConnection,
-    context: Arc<Context>,
-) -> impl Future<Output = ()> + Send + 'static {
+/// for nothing twice. `is_new` is whether the first poll has yet to be counted against the rate limit.
+fn serve(mut next: NextPoll, mut is_new: bool) -> impl Future<Output = ()> + Send + 'static {
     async move {
         loop {
-            let socket = match next {
-                HeldPoll::Poll(request) => {
-                    let (held, client_entry) = request.hold(backoff);
-                    match held.await {
-                        PollOutcome::Answered(socket, read_already, poll_backoff) => {
-                            backoff = poll_backoff;
-                            IncomingSocket::AfterPoll(socket, read_already, None)
-                        }
-                        PollOutcome::Closed => return,
-                        PollOutcome::Parkable(poll) => {
-                            return park(
-                                poll,
-                                ParkedPollTask { address, open_connection, client_entry, context },
-                            );
-                        }
-                    }
-                }
-                HeldPoll::Connect(request) => {
-                    let has_acknowledged = request.poll.writer().acknowledged.is_some();
-                    let answered =
-                        (!has_acknowledged).then(|| UnconfirmedAnswer::of(request.poll.attachment()));
-                    let (held, client_entry) = request.hold(backoff);
-                    match held.await {
-                        PollOutcome::Answered(socket, read_already, poll_backoff) => {
-                            backoff = poll_backoff;
-                            IncomingSocket::AfterPoll(socket, read_already, answered)
-                        }
-                        PollOutcome::Closed => return,
-                        PollOutcome::Parkable(poll) => {
-                            return park(
-                                poll,
-                                ParkedPollTask { address, open_connection, client_entry, context },
-                            );
-                        }
-                    }
-                }
+            if std::mem::replace(&mut is_new, true) {
+                poll::count_request(next.attachment()).await;
+            }
+            // Nothing that is moved elsewhere gets a name here, because the task would have space for it.
+            let Some((socket, backoff, PollingSocket { address, open_connection, context, .. })) =
+                next.hold().await
+            else {
+                return;
             };
             let timeout = RequestTimeout::new(&context, true);
             let stopped = pin!(context.stop.cancelled());
             let mut end = ConnectionDeadline::new(&timeout, None, stopped, &context);
-            let open_connection = open_connection.clone();
             let mut arrival = SessionlessConnection {
                 context: &context,
                 address,
                 handshake: None,
-                open_connection,
+                open_connection: open_connection.clone(),
                 timeout: &timeout,
             };
-            let Some(served) = arrival.wait_for_takeover(socket, &mut end).await else {
-                return;
-            };
-            match HeldPoll::from_socket(served, &context) {
+            let Some(served) = arrival.wait_for_takeover(socket, &mut end).await else { return };
+            let next_poll =
+                NextPoll::from_socket(served, backoff, address, open_connection, Arc::clone(&context));
+            match next_poll {
                 Some(poll) => next = poll,
                 None => return,
             }
         }
     }
+}
+
+/// Frees the box, which would otherwise be kept as long as the variable that holds it.
+#[expect(clippy::boxed_local, reason = "the box is freed here")]
+fn unbox<T>(boxed: Box<T>) -> T {
+    *boxed
 }
 
 #[cfg(test)]
@@ -200,7 +177,7 @@ mod tests {
     /// With the runtime's overhead, the task takes 512 bytes.
     #[test]
     fn polling_task_is_small() {
-        fn size<F>(_: fn(HeldPoll, ParkBackoff, IpAddr, OpenConnection, Arc<Context>) -> F) -> usize {
+        fn size<F>(_: fn(NextPoll, bool) -> F) -> usize {
             size_of::<F>()
         }
         assert!(size(serve) <= 408, "{} bytes", size(serve));

@@ -21,8 +21,8 @@ use super::sessionless::{SessionlessConnection, SocketTakeover};
 use super::{NotServed, bayeux, cors, events, poll, upgrade_response};
 use crate::admission::{OpenConnection, RefusalReason};
 use crate::client::{AuthDecision, Caller};
+use crate::connection::TcpSocket;
 use crate::http::{ApiError, ApiErrorCode, Peer, PrefixedIo, Reply, SharedSocket};
-use crate::transport::TcpSocket;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 
 /// How a request is handled.

@@ -21,12 +21,13 @@ use super::routing::{DeferredOutcome, RequestOutcome};
 use super::{Context, NotServed, poll_loop};
 use crate::admission::{Handshake, OpenConnection};
 use crate::client::Attachment;
+use crate::connection::{Socket, TcpSocket};
 use crate::http::{MAX_HEAD_BYTES, Peer, PrefixedIo, SharedSocket};
 use crate::proxies::read_source;
 use crate::session::{Mailbox, SessionHandle};
 use crate::transport::poll::{ConnectResponseWriter, JsonResponseWriter};
 use crate::transport::websocket::Upgrade;
-use crate::transport::{Socket, TcpSocket, poll, sse};
+use crate::transport::{poll, sse};
 
 /// A socket on which requests may arrive.
 pub(super) enum IncomingSocket {

@@ -64,9 +64,9 @@ impl Sessions {
         &self,
         session: &SessionCell,
         mailbox: &Mailbox,
-        out: &mut impl DeliveryWriter,
+        take: impl FnOnce(&mut SessionOutbox) -> DeliveryBatch,
     ) -> (Backlog, Receipts) {
-        let batch = Self::with_outbox(session, mailbox, |outbox| take_batch(outbox, out));
+        let batch = Self::with_outbox(session, mailbox, take);
         let Some(batch) = batch else { return Default::default() };
         if batch.needs_sent_notification {
             self.handle_connection(session, mailbox.id, ConnectionInput::Sent);
@@ -86,6 +86,17 @@ pub(crate) struct DeliveryBatch {
     pub(crate) backlog: Backlog,
     /// Whether the session's state machine must be notified that something was sent.
     pub(crate) needs_sent_notification: bool,
+}
+
+impl DeliveryBatch {
+    /// Appends a batch that was taken afterwards.
+    pub(crate) fn add(&mut self, batch: Self) {
+        let Self { messages, gaps, receipts, backlog, needs_sent_notification } = batch;
+        self.messages += messages;
+        self.gaps += gaps;
+        self.receipts.add(receipts);
+        (self.backlog, self.needs_sent_notification) = (backlog, needs_sent_notification);
+    }
 }
 
 /// Takes a batch of messages to send. The caller holds the session's lock.

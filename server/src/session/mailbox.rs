@@ -223,6 +223,11 @@ impl Mailbox {
         Signals(self.handover.take())
     }
 
+    /// Whether signals are pending.
+    pub(crate) fn has_signals(&self) -> bool {
+        self.handover.has_signals()
+    }
+
     /// Removes the waker of a connection that has ended. Between polls, the session keeps the mailbox, and
     /// the waker would keep the task's memory alive.
     pub(crate) fn clear_waker(&self) {

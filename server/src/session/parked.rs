@@ -67,11 +67,8 @@ pub(crate) struct PendingWork {
 #[derive(Debug)]
 pub(crate) enum ReadOutcome {
     Nothing,
-    /// The answer to a ping. If the answer made room in the replay ring, there may be more to send.
-    Pong {
-        input: ConnectionInput,
-        makes_room: bool,
-    },
+    /// The answer to a ping.
+    Pong(ConnectionInput),
     /// Input that needs a task.
     NeedsTask(PendingWork),
     /// Nothing was read, because reading requires a task.
@@ -148,10 +145,11 @@ impl Sessions {
             let Some((id, connection)) = state.parked_connection() else { return };
             match connection.read(session, step.now) {
                 ReadOutcome::Nothing => {}
-                ReadOutcome::Pong { input, makes_room: has_room } => {
+                ReadOutcome::Pong(input) => {
+                    // The answer may make room in a full replay ring, and then there may be more to send.
+                    makes_room = state.machine.outbox().is_stopped();
                     state.machine.received(step.now);
                     state.machine.handle(step, Input::Connection(id, input));
-                    makes_room = has_room;
                 }
                 ReadOutcome::NeedsTask(work) => {
                     state.machine.received(step.now);

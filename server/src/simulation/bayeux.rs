@@ -77,8 +77,9 @@ impl SimulatedServer {
                     });
                     // Yield in place of the step that takes the socket back from hyper.
                     yield_once().await;
-                    let poll = poll::open(socket, Vec::new(), accepted, Arc::clone(client));
-                    hold(poll, HeldPollGuard(open_connection)).await;
+                    let guard = HeldPollGuard(open_connection);
+                    let poll = poll::open(socket, Vec::new(), accepted, Arc::clone(client), guard);
+                    hold(poll, true).await;
                 }
                 Err(reply) => {
                     let HttpResponse { status, body } = HttpResponse::from(*reply);

@@ -13,7 +13,7 @@ use crate::admission::OpenConnection;
 use crate::client::{Caller, CommandContext};
 use crate::public::{accept_poll, carry_out_all, session_of};
 use crate::session::CommandSource;
-use crate::transport::poll::{self, PollOutcome, PollResponseWriter};
+use crate::transport::poll::{self, PollResponseWriter};
 
 /// A held long-polling request.
 #[expect(missing_debug_implementations, reason = "tasks do not implement Debug")]
@@ -33,23 +33,23 @@ pub(super) struct HeldPollGuard(
 
 impl<S: SimulatedSocket, F: PollResponseWriter> poll::PollContinuation<Adapter<S>, F> for HeldPollGuard {
     fn continue_after_parking(
-        self,
-        poll: poll::PollConnection<Adapter<S>, F>,
+        poll: poll::HeldPoll<Adapter<S>, F, Self>,
     ) -> impl Future<Output: Send + 'static> + Send + 'static {
-        hold(poll, self)
+        hold(poll, false)
     }
 }
 
 /// Holds a poll until its connection is closed.
 #[expect(clippy::manual_async_fn, reason = "the function is recursive, so its bounds must be explicit")]
 pub(super) fn hold<S: SimulatedSocket, F: PollResponseWriter>(
-    poll: poll::PollConnection<Adapter<S>, F>,
-    guard: HeldPollGuard,
+    poll: poll::HeldPoll<Adapter<S>, F, HeldPollGuard>,
+    is_new: bool,
 ) -> impl Future<Output = ()> + Send + 'static {
     async move {
-        if let PollOutcome::Parkable(poll) = poll::serve(poll).await {
-            poll::park(poll, guard);
+        if is_new {
+            poll::count_request(poll.attachment()).await;
         }
+        poll::serve(poll).await;
     }
 }
 
@@ -82,8 +82,9 @@ impl SimulatedServer {
         let session = accepted.attached.session.id().to_string();
         let recovered = accepted.attached.recovered;
         let open_connection = self.public.connections.enter(None);
-        let poll = poll::open(socket, Vec::new(), accepted, Arc::clone(client));
-        let task = Box::pin(hold(poll, HeldPollGuard(open_connection)));
+        let guard = HeldPollGuard(open_connection);
+        let poll = poll::open(socket, Vec::new(), accepted, Arc::clone(client), guard);
+        let task = Box::pin(hold(poll, true));
         Ok(HeldPoll { task, session, recovered })
     }
 

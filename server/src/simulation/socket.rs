@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker, ready};
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::connection::{self, ParkedSocket};
 use crate::parking::AnyPoller;
-use crate::transport::{self, ParkedSocket};
 
 /// A socket in memory, with the operations that connections use.
 pub trait SimulatedSocket: Unpin + Send + 'static {
@@ -91,7 +91,7 @@ impl SimulatedSocket for Box<dyn SimulatedSocket> {
 /// Implements the server's socket trait for a simulated socket.
 pub(super) struct Adapter<S>(pub(super) S);
 
-impl<S: SimulatedSocket> transport::Socket for Adapter<S> {
+impl<S: SimulatedSocket> connection::Socket for Adapter<S> {
     type Parked = ParkedSocketEnd<S>;
 
     fn is_closed_by_peer(&self) -> bool {

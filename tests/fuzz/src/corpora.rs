@@ -24,4 +24,4 @@ macro_rules! corpora {
     )*};
 }
 
-corpora! { bayeux config frame_walk frames headers http json jwt proxies snapshot tokens }
+corpora! { bayeux config frames headers http json jwt proxies snapshot tokens }

@@ -4,7 +4,6 @@
 pub mod bayeux;
 pub mod config;
 mod expected;
-pub mod frame_walk;
 pub mod frames;
 pub mod headers;
 pub mod http;

@@ -75,7 +75,8 @@ pub(in crate::public) async fn carry_out(
     let CommandContext { session, services, .. } = speaker;
     let reply_to = message.reply_to();
     let before = replies.0.len();
-    let (mut commands, mut backlog, mut dialect) = (Commands::new(), Backlog::default(), Bayeux::default());
+    let (mut commands, mut backlog, mut dialect) =
+        (Commands::default(), Backlog::default(), Bayeux::default());
     let is_received =
         commands.handle_request(message.into_request(false), speaker, &mut backlog, &mut dialect, replies);
     commands.finish(speaker, &mut backlog, &mut dialect, replies).await;

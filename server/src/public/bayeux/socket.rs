@@ -17,9 +17,9 @@ use super::handshake::{OpenedSession, authenticate_caller, connection_types, gre
 use super::session::{refusal_reply, session};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller, unsubscribed};
+use crate::connection::Socket;
 use crate::public::Context;
 use crate::session::{Attached, SessionHandle, Transport};
-use crate::transport::Socket;
 use crate::transport::websocket::{self, BayeuxSocket, SessionlessSocket, SocketEnd, SocketOwner, Upgraded};
 
 /// An upgrade request that was answered with 101.
@@ -39,14 +39,8 @@ struct BayeuxSocketOwner {
 }
 
 impl<S: Socket> SocketOwner<S> for BayeuxSocketOwner {
-    type Parked = Self;
-
     fn park(self) -> Self {
         self
-    }
-
-    fn unpark(owner: Self) -> Self {
-        owner
     }
 
     fn open_new_session(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()> {
@@ -112,7 +106,7 @@ async fn bind_session<S: Socket>(
     // Count the socket as a handshake in progress again, because it has yet to show that it has a session.
     let now = context.client.timeouts.clock().now();
     let handshake = context.handshakes.begin(upgrade.caller.address, now);
-    let mut waiting = SessionlessSocket::new(upgraded, upgrade.caller.address, &context.client).await;
+    let mut waiting = SessionlessSocket::new(upgraded, upgrade.caller.address, &context.client);
     let bound = {
         let timeout = context.client.timeouts.sleep(context.handshake_timeout);
         let evicted = poll_fn(|task| handshake.poll_evicted(task));
@@ -134,7 +128,7 @@ async fn bind_session<S: Socket>(
     match bound {
         Ok(bound) => Some((bound, waiting.into_parts())),
         Err(over) => {
-            waiting.close(over, &context.client).await;
+            waiting.close(over).await;
             None
         }
     }
@@ -156,7 +150,7 @@ async fn read_until_session<S: Socket>(
             TextOutcome::Resumed(attached, dialect) => {
                 return Ok(BoundSession { attached, dialect, greeting: None, unanswered_text: Some(text) });
             }
-            TextOutcome::Replies(replies) => waiting.send(replies).await?,
+            TextOutcome::Replies(replies) => waiting.send(&replies).await?,
         }
     }
 }

@@ -4,9 +4,8 @@
 //! the bare socket, which is then ready for the next request.
 
 mod bayeux;
-mod connection;
 mod json;
-mod parked;
+mod protocol;
 mod response;
 mod response_writer;
 
@@ -18,24 +17,23 @@ use std::time::Duration;
 
 use encke_core::dialect::StartPosition;
 use encke_core::session::ConnectionInput;
-use futures_util::future::{Either, select};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, OptionFuture, Ready, ready, select};
 
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
+use crate::connection::{Connection, PendingSubscriptions, Socket, drive, end_stream};
 use crate::parking::ParkBackoff;
 use crate::session::Attached;
-use crate::transport::Socket;
-use crate::transport::end_of_stream::end_stream;
-use crate::transport::liveness_socket::LivenessSocket;
-use crate::transport::pending_subscriptions::PendingSubscriptions;
 
 pub(crate) use bayeux::{ConnectResponseWriter, array_response};
-pub(crate) use connection::PollConnection;
-use connection::{Ending, Paused};
 pub(crate) use json::JsonResponseWriter;
-pub(crate) use parked::{PollContinuation, park};
+pub(crate) use protocol::{HeldRequest, PollContinuation};
 pub(crate) use response::JsonArray;
 pub(crate) use response_writer::PollResponseWriter;
+
+/// A poll that is held.
+pub(crate) type HeldPoll<S, F, C> = Connection<S, HeldRequest<F, C>>;
 
 /// An accepted request, to be held.
 #[derive(Debug)]
@@ -54,57 +52,52 @@ pub(crate) struct Accepted<F> {
     pub(crate) keep_alive: bool,
 }
 
-/// Result of holding a request.
-pub(crate) enum PollOutcome<S, F> {
-    /// The request was answered. Contains the socket, which is ready for the next request, the bytes of that
-    /// request that were already read, and the backoff, which carries over.
-    Answered(S, Vec<u8>, ParkBackoff),
-    /// The connection is closed.
-    Closed,
-    /// The poll [may be parked](park).
-    Parkable(PollConnection<S, F>),
+/// A poll that was answered, on a socket that is ready for the next request.
+pub(crate) struct Answered<S, C> {
+    pub(crate) socket: S,
+    /// Bytes of the next request that were already read.
+    pub(crate) read: Vec<u8>,
+    /// The parking backoff, which carries over.
+    pub(crate) backoff: ParkBackoff,
+    pub(crate) continuation: C,
 }
 
-/// Holds a request until it is answered or may be parked.
+/// Holds a request until it is answered or parked. Returns `None` if the connection is closed or parked.
 ///
-/// A task is as large as everything that it ever holds. Therefore this task starts with the complete
-/// connection, and the code that ends the connection is boxed.
-#[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its argument twice")]
-pub(crate) fn serve<S: Socket, F: PollResponseWriter>(
-    mut connection: PollConnection<S, F>,
-) -> impl Future<Output = PollOutcome<S, F>> + Send {
-    async move {
-        if connection.is_new {
-            // Count the request against the rate limit, as for a frame, and delay it if it exceeds the limit.
-            // The pause is boxed, because it is rarely needed.
-            let pause = connection.attachment.rate_limit_delay().map(Box::new);
-            if let Some(pause) = pause {
-                pause.await;
-            }
-            connection.attachment.count_frame();
-        }
-        match connection.run().await {
-            Paused::Park => PollOutcome::Parkable(connection),
-            Paused::Ended(Ending::Answered) if connection.keep_alive => {
-                let backoff = connection.backoff;
-                let (socket, read_ahead) = connection.into_socket();
-                PollOutcome::Answered(socket, read_ahead, backoff)
-            }
-            Paused::Ended(Ending::Answered) => {
-                Box::pin(end(connection)).await;
-                PollOutcome::Closed
-            }
-            Paused::Ended(Ending::Lost) => PollOutcome::Closed,
-        }
+/// A task is as large as everything that it ever holds, including what was moved elsewhere. Therefore this
+/// future holds only the connection, and the code that ends it is boxed.
+pub(crate) fn serve<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(
+    poll: HeldPoll<S, F, C>,
+) -> impl Future<Output = Option<Answered<S, C>>> + Send {
+    drive(poll).then(|answered| OptionFuture::from(answered.map(finish)).map(Option::flatten))
+}
+
+/// Counts a request against the rate limit, as for a frame, and delays it if it exceeds the limit.
+pub(crate) async fn count_request(attachment: &Attachment) {
+    if let Some(pause) = attachment.rate_limit_delay() {
+        // The pause is boxed, because it is rarely needed.
+        Box::pin(pause).await;
     }
+    attachment.count_frame();
+}
+
+fn finish<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(
+    poll: HeldPoll<S, F, C>,
+) -> Either<BoxFuture<'static, Option<Answered<S, C>>>, Ready<Option<Answered<S, C>>>> {
+    if !poll.protocol().keep_alive {
+        return Either::Left(Box::pin(end(poll).map(|()| None)));
+    }
+    let backoff = poll.backoff();
+    let (socket, read, _, HeldRequest { continuation, .. }) = poll.into_parts();
+    Either::Right(ready(Some(Answered { socket, read, backoff, continuation })))
 }
 
 /// Closes a connection that accepts no more requests. If the peer's kernel has not acknowledged the response
 /// by the time the connection ends, reports to the session that the client may not have received it.
-async fn end<S: Socket, F: PollResponseWriter>(connection: PollConnection<S, F>) {
-    let Attachment { session, mailbox, services, .. } = &connection.attachment;
+async fn end<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(poll: HeldPoll<S, F, C>) {
+    let Attachment { session, mailbox, services, .. } = poll.attachment();
     let (session, mailbox, services) = (session.clone(), Arc::clone(mailbox), Arc::clone(services));
-    let (mut socket, _) = connection.into_socket();
+    let (mut socket, _, _, request) = poll.into_parts();
     let timeout = pin!(services.closing_elapsed());
     let has_failed = {
         let ended = pin!(end_stream(&mut socket));
@@ -124,16 +117,18 @@ async fn end<S: Socket, F: PollResponseWriter>(connection: PollConnection<S, F>)
     if is_lost {
         services.sessions.handle_connection(&session, mailbox.id, ConnectionInput::AnswerLost);
     }
+    drop(request);
 }
 
-/// Creates the connection of an accepted request. `read_ahead` contains the bytes of the next request that
-/// were already read.
-pub(crate) fn open<S: Socket, F: PollResponseWriter>(
+/// Creates the connection of an accepted request. `read` contains the bytes of the next request that were
+/// already read.
+pub(crate) fn open<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(
     socket: S,
-    read_ahead: Vec<u8>,
+    read: Vec<u8>,
     accepted: Accepted<F>,
     services: Arc<Services>,
-) -> PollConnection<S, F> {
+    continuation: C,
+) -> HeldPoll<S, F, C> {
     let Accepted { mut attached, writer, is_due, channels, last, headers, keep_alive } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
@@ -142,10 +137,10 @@ pub(crate) fn open<S: Socket, F: PollResponseWriter>(
     let must_subscribe = !recovered || !revoked.is_empty() || !channels.is_empty();
     let requested = channels.into_iter().map(|channel| (channel, StartPosition::Newest(last)));
     let subscriptions = must_subscribe.then(|| PendingSubscriptions::new(requested, revoked));
-    let socket = LivenessSocket::new(socket, Arc::clone(&attached.mailbox), Arc::clone(&services));
-    let attachment = Attachment::new(attached, services);
-    let bare = PollConnection::bare(socket, attachment, writer, headers.into(), keep_alive);
-    PollConnection { is_new: true, read_ahead, subscriptions, recovered, is_due, ..bare }
+    let request = HeldRequest { writer, headers: headers.into(), keep_alive, continuation };
+    Connection::new(socket, read, Attachment::new(attached, services), request)
+        .subscribing(subscriptions, recovered)
+        .answering(is_due)
 }
 
 /// How long a client that has two polls of one session in progress has to wait before its next poll. Without

@@ -6,28 +6,26 @@
 //! kernel keeps retransmitting the end of the stream, so that the client reconnects as soon as the network
 //! recovers.
 
-mod connection;
 mod event;
-mod parked;
 mod positions;
+mod protocol;
 
 use std::future::Future;
 use std::sync::Arc;
 
 use encke_core::dialect::{Since, StartPosition};
+use futures_util::FutureExt;
 
 use crate::admission::OpenConnection;
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
+use crate::connection::{Connection, PendingSubscriptions, Socket, drive};
 use crate::session::Attached;
-use crate::transport::Socket;
-use crate::transport::liveness_socket::LivenessSocket;
-use crate::transport::pending_subscriptions::PendingSubscriptions;
 
-use connection::{Ending, EventStreamConnection, Paused};
 pub(crate) use event::{END_EVENT_ID, write_farewell};
 pub(crate) use positions::EventId;
 use positions::Positions;
+use protocol::EventStream;
 
 /// An accepted request for an event stream.
 #[derive(Debug)]
@@ -46,66 +44,49 @@ pub(crate) struct Accepted {
 /// Serves an accepted request to its end, on the socket it arrived on.
 ///
 /// A task is as large as its largest state. To keep it small, the connection is set up before the task
-/// starts, and the code that ends it is boxed.
+/// starts.
 pub(crate) fn serve(
     socket: impl Socket,
     accepted: Accepted,
     services: Arc<Services>,
     open_connection: OpenConnection,
 ) -> impl Future<Output = ()> + Send {
-    run(open(socket, accepted, services), open_connection)
+    drive(open(socket, accepted, services, open_connection)).map(drop)
 }
 
-/// Runs a stream until it ends or is parked.
-#[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its arguments twice")]
-fn run<S: Socket>(
-    mut connection: EventStreamConnection<S>,
+fn open<S: Socket>(
+    socket: S,
+    accepted: Accepted,
+    services: Arc<Services>,
     open_connection: OpenConnection,
-) -> impl Future<Output = ()> + Send {
-    async move {
-        match connection.run().await {
-            Paused::Park => return parked::park(connection, open_connection),
-            Paused::Ended(Ending::Close(code)) => Box::pin(connection.close(code)).await,
-            Paused::Ended(Ending::Lost) => {}
-        }
-        drop(open_connection);
-    }
-}
-
-fn open<S: Socket>(socket: S, accepted: Accepted, services: Arc<Services>) -> EventStreamConnection<S> {
+) -> Connection<S, EventStream> {
     let Accepted { head, mut attached, channels, last, positions } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
-    let mailbox = Arc::clone(&attached.mailbox);
-    let socket = LivenessSocket::new(socket, mailbox, Arc::clone(&services));
-    let attachment = Attachment::new(attached, services);
-    let known = Positions::new(&channels);
+    let stream =
+        EventStream { positions: Positions::new(&channels), open_connection: open_connection.compact() };
     // Ignore the positions if their number differs from the number of channels: the channels of the URL have
     // changed.
     let positions = if positions.len() == channels.len() { positions } else { vec![None; channels.len()] };
     let begin = |position: Option<_>| position.map_or(StartPosition::Newest(last), StartPosition::After);
     let requested = channels.into_iter().zip(positions.into_iter().map(begin));
-    let subscriptions = Some(PendingSubscriptions::new(requested, revoked));
-    let out = head.into();
-    EventStreamConnection {
-        out,
-        subscriptions,
-        recovered,
-        ..EventStreamConnection::bare(socket, attachment, known)
-    }
+    let subscriptions = PendingSubscriptions::new(requested, revoked);
+    Connection::new(socket, Vec::new(), Attachment::new(attached, services), stream)
+        .sending(head.into())
+        .subscribing(Some(subscriptions), recovered)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::TcpSocket;
+    use crate::connection::TcpSocket;
 
     /// With the runtime's overhead, the task takes 360 bytes.
     #[test]
     fn stream_task_is_small() {
-        fn size<F>(_: fn(EventStreamConnection<TcpSocket>, OpenConnection) -> F) -> usize {
+        fn size<F>(_: fn(Connection<TcpSocket, EventStream>) -> F) -> usize {
             size_of::<F>()
         }
-        assert!(size(run) <= 256, "{} bytes", size(run));
+        assert!(size(drive) <= 256, "{} bytes", size(drive));
     }
 }

@@ -5,17 +5,16 @@ use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, ServerEvent};
 use encke_core::encodings::CachedDialect;
 
+use super::super::pattern_origin::pattern_origin;
 use super::frame::Frames;
-use super::frame_limiter;
 use crate::channel::LogMessage;
 use crate::client::Attachment;
 use crate::session::Channel;
-use crate::transport::pattern_origin::pattern_origin;
 
 /// A dialect over a WebSocket.
 pub(crate) trait WebSocketDialect: Dialect {
     /// Maximum number of frames that a connection reads per poll, before other tasks run.
-    const FRAMES_PER_POLL: u16 = frame_limiter::FRAMES_PER_POLL;
+    const FRAMES_PER_POLL: u16 = 16;
 
     /// Whether to read more from a connection while an engine has yet to answer some of its commands.
     const READS_WHILE_COMMANDS_PENDING: bool = true;

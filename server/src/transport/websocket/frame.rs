@@ -1,7 +1,6 @@
-//! Frames sent by the server, RFC 6455 section 5.2: never masked, never fragmented. tungstenite only reads,
-//! and answers the peer's control frames. This module writes messages for many subscribers without one copy
-//! per subscriber.
+//! Frames sent by the server (RFC 6455, section 5.2), which are never masked and never fragmented.
 
+use encke_core::close::CloseCode;
 use encke_core::dialect::{Dialect, ServerEvent, TextSink, ping_payload};
 use encke_core::session::Heartbeat;
 
@@ -11,7 +10,9 @@ use crate::session::{Channel, DeliveryWriter, Transport};
 
 const FINAL: u8 = 0x80;
 const TEXT: u8 = 0x1;
+const CLOSE: u8 = 0x8;
 const PING: u8 = 0x9;
+const PONG: u8 = 0xA;
 
 const MAX_HEAD_BYTES: usize = 10;
 
@@ -20,9 +21,30 @@ pub(crate) struct Frames<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Frames<'_> {
     pub(super) fn ping(&mut self, seq: u64) {
-        let payload = ping_payload(seq);
-        self.head(PING, payload.len());
-        self.0.extend_from_slice(&payload);
+        self.frame(PING, &ping_payload(seq));
+    }
+
+    /// Answers a ping of the client.
+    pub(super) fn pong(&mut self, payload: &[u8]) {
+        self.frame(PONG, payload);
+    }
+
+    /// Answers a Close frame of the client that has this code.
+    pub(super) fn close_reply(&mut self, code: Option<u16>) {
+        match code {
+            Some(code) => self.frame(CLOSE, &code.to_be_bytes()),
+            None => self.frame(CLOSE, &[]),
+        }
+    }
+
+    pub(super) fn close(&mut self, code: CloseCode) {
+        let payload = [&code.code().to_be_bytes(), code.reason().as_bytes()].concat();
+        self.frame(CLOSE, &payload);
+    }
+
+    fn frame(&mut self, opcode: u8, payload: &[u8]) {
+        self.head(opcode, payload.len());
+        self.0.extend_from_slice(payload);
     }
 
     /// Begins a text frame with a payload of this length. Returns the buffer to append the payload to.
@@ -53,8 +75,7 @@ impl Frames<'_> {
 
 impl TextSink for Frames<'_> {
     fn text(&mut self, text: &str) {
-        self.head(TEXT, text.len());
-        self.0.extend_from_slice(text.as_bytes());
+        self.frame(TEXT, text.as_bytes());
     }
 }
 

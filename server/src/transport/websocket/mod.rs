@@ -1,43 +1,32 @@
-//! WebSocket: from the upgraded socket to the closing handshake.
+//! WebSockets: frames of RFC 6455, from the upgraded socket to the closing handshake.
 
 mod bayeux;
-mod closing;
-mod connection;
 mod dialect;
-mod error_class;
 mod frame;
-mod frame_limiter;
-mod parked;
+mod protocol;
 mod sessionless;
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use encke_core::close::CloseCode;
+use encke_core::dialect::TextSink;
 use encke_core::session::{ConnectionKind, DeliveryMode};
-use futures_util::future::BoxFuture;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, OptionFuture};
 
 use crate::admission::{CompactConnection, OpenConnection, RefusalReason};
-use crate::client::{Attachment, Caller, ClientSettings, Services};
+use crate::channel::ChannelName;
+use crate::client::{Attachment, Caller, Services, hello, unsubscribed};
+use crate::connection::{Connection, PendingWrite, Socket, close_socket, drive};
 use crate::session::{AttachRefusal, AttachRequest};
-use crate::transport::Socket;
-use crate::transport::liveness_socket::LivenessSocket;
 
-use closing::Ending;
-use connection::{Greeting, Paused, WebSocketConnection};
 use dialect::WebSocketDialect;
-use frame_limiter::FrameLimiter;
+use frame::Frames;
+use protocol::{WebSocket, write_farewell};
 
 pub(crate) use bayeux::BayeuxSocket;
 pub(crate) use sessionless::{SessionlessSocket, SocketEnd};
-
-/// Size of tungstenite's read buffer. tungstenite fills the buffer with zeros up to this size before every
-/// read and never frees it, so a small size saves both time and memory. For a longer message, the buffer
-/// grows to the announced length, once the message has arrived.
-const READ_BUFFER: usize = 128;
 
 /// Parameters of a client's connection request.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -68,51 +57,44 @@ pub(crate) type Upgraded<S> = (S, Vec<u8>);
 /// Serves a WebSocket to its end, once it is upgraded.
 ///
 /// A task is as large as everything that it ever holds, including arguments that were moved elsewhere.
-/// Therefore the beginning and the end are boxed, and the task itself holds only the connection. Callers
-/// ignore the result, since these dialects never open another session.
+/// Therefore the beginning is boxed, and the task itself holds only the connection. Callers ignore the
+/// result, since these dialects never open another session.
 pub(crate) fn serve<S: Socket, D: WebSocketDialect>(
     upgrade: Upgrade<D>,
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
     services: Arc<Services>,
-) -> impl Future<Output = Option<NewSession<S, OpenConnection>>> + Send {
-    let Upgrade { caller, wanted, open_connection, answer } = upgrade;
-    let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, answer, &services).await });
-    run(opening, open_connection)
+) -> impl Future<Output = ()> + Send {
+    let opening = Box::pin(async move { open(upgraded.await?, upgrade, &services).await });
+    opening.then(|connection| OptionFuture::from(connection.map(drive))).map(drop)
 }
 
 /// Serves a WebSocket that already has its session. `greeting_text` is sent first; `received_text` was
 /// already received from the client. If the client opens another session, returns the socket, the text
 /// message that does so, and `owner`.
 pub(crate) fn serve_with_session<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
-    (socket, read_already): Upgraded<S>,
+    (socket, read): Upgraded<S>,
     attachment: Attachment,
     dialect: D,
     (greeting_text, received_text): (Option<String>, Option<String>),
     owner: H,
 ) -> impl Future<Output = Option<NewSession<S, H>>> + Send {
-    let opening = Box::pin(async move {
-        let socket = connect(socket, read_already, &attachment).await;
-        let mut connection = WebSocketConnection::bare(socket, attachment, dialect);
-        if let Some(text) = greeting_text {
-            connection.queue_text(&text);
-        }
-        if let Some(text) = received_text {
-            connection.run_commands(&text);
-        }
-        Some(connection)
-    });
-    run(opening, owner)
+    let mut connection = Connection::new(socket, read, attachment, WebSocket::new(dialect, owner));
+    let (websocket, mut link) = connection.split();
+    if let Some(text) = greeting_text {
+        Frames(link.out).text(&text);
+    }
+    if let Some(text) = received_text {
+        websocket.run_commands(&text, &mut link);
+    }
+    run(connection)
 }
 
 /// State that belongs to a socket rather than to one of its sessions. It is kept while the connection is
 /// parked.
-pub(crate) trait SocketOwner<S>: Send + 'static {
-    /// Form of the state while the connection is parked.
-    type Parked: Send + 'static;
-
-    fn park(self) -> Self::Parked;
-
-    fn unpark(at_rest: Self::Parked) -> Self;
+pub(crate) trait SocketOwner<S>: Sized + Send + 'static {
+    /// Drops what is not needed while parked.
+    #[must_use]
+    fn park(self) -> Self;
 
     /// Serves the socket after its client has sent `text`, which opens another session. Called for
     /// connections that have been parked.
@@ -123,15 +105,9 @@ pub(crate) trait SocketOwner<S>: Send + 'static {
 /// socket's owner.
 pub(crate) type NewSession<S, H> = (Upgraded<S>, String, H);
 
-impl<S> SocketOwner<S> for OpenConnection {
-    type Parked = CompactConnection;
-
-    fn park(self) -> CompactConnection {
+impl<S> SocketOwner<S> for CompactConnection {
+    fn park(self) -> Self {
         self.compact()
-    }
-
-    fn unpark(at_rest: CompactConnection) -> Self {
-        at_rest.expand()
     }
 
     /// Never called: these dialects cannot open another session.
@@ -141,102 +117,66 @@ impl<S> SocketOwner<S> for OpenConnection {
 }
 
 /// Runs a connection until it ends or is parked, or its client opens another session.
+// Not an `async` block, which would reserve space for the connection twice.
 fn run<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
-    opening: Pin<Box<impl Future<Output = Option<WebSocketConnection<S, D>>> + Send + 'static>>,
-    owner: H,
+    connection: Connection<S, WebSocket<D, H>>,
 ) -> impl Future<Output = Option<NewSession<S, H>>> + Send {
-    let mut owner = Some(owner);
-    async move {
-        let mut connection_slot = opening.await;
-        while let Some(connection) = &mut connection_slot {
-            match connection.run().await {
-                Paused::Ended(Ending::NewSession) => {
-                    let (socket, text) = self::flush_for_new_session(&mut connection_slot).await?;
-                    return Some((socket, text, owner.take()?));
-                }
-                Paused::Ended(ending) => close_connection(&mut connection_slot, ending).await,
-                Paused::Renew => renew(&mut connection_slot).await,
-                Paused::Park => parked::park(connection_slot.take()?, owner.take()?),
-            }
-        }
-        None
-    }
+    drive(connection).then(|released| OptionFuture::from(released.map(next_session)).map(Option::flatten))
 }
 
-/// Sends the remaining output of the session that the client gives up. Returns the socket, and the text
-/// message that opens the next session.
-fn flush_for_new_session<S: Socket, D: WebSocketDialect>(
-    connection_slot: &mut Option<WebSocketConnection<S, D>>,
-) -> BoxFuture<'static, Option<(Upgraded<S>, String)>> {
-    let Some(connection) = connection_slot.take() else {
-        return Box::pin(std::future::ready(None));
-    };
+/// Sends the remaining output of the session that the client gives up. Returns the socket, the text message
+/// that opens the next session, and the socket's owner.
+fn next_session<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
+    connection: Connection<S, WebSocket<D, H>>,
+) -> BoxFuture<'static, Option<NewSession<S, H>>> {
+    let (mut socket, read, mut unwritten, WebSocket { mut dialect, owner, .. }) = connection.into_parts();
     Box::pin(async move {
-        let ((mut socket, read_already), mut unwritten, opening) = connection.into_new_session();
         if !unwritten.is_empty() {
             poll_fn(|task| unwritten.poll_write(task, &mut socket)).await.ok()?;
         }
-        Some(((socket, read_already), opening?))
+        Some(((socket, read), dialect.take_handshake()?, owner))
     })
 }
 
-/// Wraps the socket of a session for reading frames.
-async fn connect<S: Socket>(
-    socket: S,
-    read_already: Vec<u8>,
-    attachment: &Attachment,
-) -> WebSocketStream<FrameLimiter<S>> {
-    let services = &attachment.services;
-    let socket = LivenessSocket::new(socket, Arc::clone(&attachment.mailbox), Arc::clone(services));
-    let socket = FrameLimiter::new(socket, read_already);
-    websocket(socket, Vec::new(), &services.settings).await
-}
-
-fn renew<S: Socket, D: WebSocketDialect>(
-    connection_slot: &mut Option<WebSocketConnection<S, D>>,
-) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-    Box::pin(async move {
-        if let Some(connection) = connection_slot.take() {
-            *connection_slot = Some(connection.renew().await);
-        }
-    })
-}
-
-fn close_connection<S: Socket, D: WebSocketDialect>(
-    connection_slot: &mut Option<WebSocketConnection<S, D>>,
-    ending: Ending,
-) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    let Some(connection) = connection_slot.take() else {
-        return Box::pin(std::future::ready(()));
-    };
-    let services = Arc::clone(connection.services());
-    Box::pin(async move {
-        let (socket, unwritten) = connection.into_socket(ending).await;
-        closing::close::<_, D>(socket, unwritten, ending, &services).await;
-    })
-}
-
-/// Attaches a socket to a session. If the session refuses, closes the connection with the reason.
+/// Attaches a socket to a session, and greets the client. If the session refuses, closes the connection with
+/// the reason.
 async fn open<S: Socket, D: WebSocketDialect>(
-    (socket, read_already): Upgraded<S>,
-    caller: &Caller,
-    wanted: Option<ConnectParams<D>>,
-    answer: Vec<u8>,
+    (socket, read): Upgraded<S>,
+    upgrade: Upgrade<D>,
     services: &Arc<Services>,
-) -> Option<WebSocketConnection<S, D>> {
-    let settings = &services.settings;
-    match attach(caller, wanted, &socket, services) {
-        Ok((attachment, greeting)) => {
-            let socket = connect(socket, read_already, &attachment).await;
-            Some(WebSocketConnection::new(socket, attachment, greeting, answer))
+) -> Option<Connection<S, WebSocket<D, CompactConnection>>> {
+    let Upgrade { caller, wanted, open_connection, answer } = upgrade;
+    let mut out = PendingWrite::from(answer);
+    match attach(&caller, wanted, &socket, services) {
+        Ok((attachment, Greeting { dialect, recovered, revoked })) => {
+            let websocket = WebSocket::new(dialect, open_connection.compact());
+            let mut connection = Connection::new(socket, read, attachment, websocket).sending(out);
+            let (websocket, link) = connection.split();
+            let mut frames = Frames(link.out);
+            let token = link.attachment.session.resume_token().expose();
+            websocket.dialect.notify(&hello(link.attachment, &token, recovered), &mut frames);
+            for channel in &revoked {
+                websocket.dialect.notify(&unsubscribed(channel, "forbidden"), &mut frames);
+            }
+            Some(connection)
         }
         // Refuse after the upgrade, because a browser cannot see the status of a refused upgrade.
         Err(code) => {
-            let socket = websocket(socket, read_already, settings).await;
-            closing::close::<_, D>(socket, answer.into(), Ending::Close(code), services).await;
+            write_farewell::<D>(code, services, &mut out.bytes);
+            close_socket(socket, out, services).await;
             None
         }
     }
+}
+
+/// Terms agreed on when the connection was opened.
+#[derive(Debug)]
+struct Greeting<D> {
+    dialect: D,
+    /// Whether the client has resumed the session that it asked for.
+    recovered: bool,
+    /// Channels that the client may no longer subscribe to.
+    revoked: Vec<ChannelName>,
 }
 
 fn attach<D: WebSocketDialect>(
@@ -283,27 +223,89 @@ fn attach<D: WebSocketDialect>(
     Ok((Attachment::new(attached, Arc::clone(services)), greeting))
 }
 
-async fn websocket<S>(socket: S, read_already: Vec<u8>, settings: &ClientSettings) -> WebSocketStream<S>
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-{
-    let config = WebSocketConfig::default()
-        .read_buffer_size(READ_BUFFER)
-        .write_buffer_size(0)
-        .max_write_buffer_size(settings.send_buffer)
-        .max_message_size(Some(settings.max_message))
-        .max_frame_size(Some(settings.max_message));
-    WebSocketStream::from_partially_read(socket, read_already, Role::Server, Some(config)).await
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::Ready;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::sync::Arc;
+    use std::task::Waker;
+    use std::time::Duration;
 
     use encke_core::dialect::json::Json;
+    use hyper::Request;
+    use tokio::runtime::{Builder, Handle};
 
     use super::*;
-    use crate::transport::TcpSocket;
+    use crate::admission::OpenConnections;
+    use crate::assembly;
+    use crate::client::{Caller, ConnectionParking};
+    use crate::clock::Clock;
+    use crate::config::Settings;
+    use crate::connection::{TcpSocket, parked_size};
+    use crate::entropy::Entropy;
+    use crate::events::{HookSink, NoHooks};
+    use crate::executor::{Runtime, yield_now};
+    use crate::parking::{AnyPoller, IdleQueue, Pollers};
+    use crate::timeouts::Timeouts;
+
+    /// Services for connections, except that the poller rejects sockets and the clock does not advance.
+    fn context_without_a_poller(runtime: Handle) -> Services {
+        let config = Settings::default().resolve().expect("the defaults are valid");
+        let clock = Arc::new(Clock::new(config.timers.stall_threshold));
+        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
+        let executor = Arc::new(runtime.clone());
+        let events = Box::new(HookSink(Box::new(NoHooks)));
+        let mut context = assembly::client_services(&config, timeouts, Entropy::system(), executor, events);
+        let pollers = Pollers::new(1).expect("epoll");
+        pollers.iter().for_each(|poller| poller.stop());
+        let (poller, runtime) = (AnyPoller::Kernel(pollers), Runtime::Tokio(runtime));
+        context.parking = Some(ConnectionParking {
+            idle_time: Duration::ZERO,
+            idle_queue: IdleQueue::default(),
+            poller,
+            runtime,
+        });
+        context
+    }
+
+    /// The poller rejects the socket, so the connection is unparked immediately. The connection must not
+    /// retry immediately.
+    #[test]
+    fn failed_parking_is_retried_later() {
+        let runtime = Builder::new_current_thread().enable_io().build().expect("a runtime");
+        runtime.block_on(async {
+            let context = Arc::new(context_without_a_poller(Handle::current()));
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+            let _client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a listener");
+            let (socket, peer) = listener.accept().expect("a client");
+            socket.set_nonblocking(true).expect("a socket");
+            let request = Request::new(());
+            let upgrade = Upgrade {
+                caller: Caller::from_request(&request, peer.ip(), &context.auth),
+                wanted: Some(ConnectParams::<Json>::default()),
+                open_connection: OpenConnections::default().enter(None),
+                answer: Vec::new(),
+            };
+            let socket = TcpSocket::unpark(socket).expect("a runtime");
+            let upgraded = std::future::ready(Some((socket, Vec::new())));
+            let _over = tokio::spawn(serve(upgrade, upgraded, Arc::clone(&context)));
+            let line = &context.parking.as_ref().expect("parking is enabled").idle_queue;
+            for _ in 0..1_000 {
+                if line.next_check(Waker::noop()).is_some() {
+                    return;
+                }
+                yield_now().await;
+            }
+            panic!("the connection keeps trying to park");
+        });
+    }
+
+    /// The size includes everything that a parked connection owns.
+    #[test]
+    fn parked_websocket_is_small() {
+        let size = parked_size::<TcpSocket, WebSocket<Json, CompactConnection>>();
+        assert!(size <= 80, "{size} bytes");
+    }
 
     /// With the runtime's overhead, the task takes 648 bytes.
     #[test]

@@ -1,10 +1,10 @@
 use std::task::Poll;
 
+use super::counted_socket::CountedSocket;
+use super::socket::Socket;
 use crate::client::Attachment;
 use crate::parking::ParkBackoff;
 use crate::session::Signals;
-use crate::transport::Socket;
-use crate::transport::liveness_socket::LivenessSocket;
 
 /// Decides when a connection has been silent for long enough to be parked.
 ///
@@ -34,7 +34,7 @@ impl ParkTimer {
     /// both are handled while the connection is parked.
     pub(super) fn poll<S: Socket>(
         &mut self,
-        socket: &LivenessSocket<S>,
+        socket: &CountedSocket<S>,
         attachment: &Attachment,
         backoff: &mut ParkBackoff,
         has_input: &mut bool,

@@ -8,8 +8,8 @@ use crate::trace::Receipts;
 
 /// Output that the kernel has yet to accept. It owns memory only while output is pending.
 #[derive(Debug, Default)]
-pub(super) struct PendingWrite {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct PendingWrite {
+    pub(crate) bytes: Vec<u8>,
     written: usize,
     /// Receipts to report once the kernel has accepted everything.
     pub(super) receipts: Receipts,
@@ -27,12 +27,12 @@ impl PendingWrite {
         Self { bytes, written: 0, receipts }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// Ready when the kernel has accepted everything.
-    pub(super) fn poll_write(
+    pub(crate) fn poll_write(
         &mut self,
         context: &mut Context<'_>,
         socket: &mut (impl AsyncWrite + Unpin),

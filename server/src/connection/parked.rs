@@ -1,21 +1,23 @@
-//! Parked connections of all transports: their sockets, and the state that is kept without a task.
+//! The driver for parked connections, which have no task. The thread that holds the session's lock acts for
+//! them, and never blocks.
 
 use std::cell::RefCell;
 use std::fmt;
-use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use encke_core::Timestamp;
-use encke_core::dialect::DialectName;
 
-use super::liveness_socket::{LivenessSocket, SendCounters};
-use super::{ParkedSocket, Socket};
+use super::counted_socket::{CountedSocket, SendCounters};
+use super::pending_write::PendingWrite;
+use super::protocol::Protocol;
+use super::socket::{ParkedSocket, Socket};
+use super::task::Connection;
 use crate::client::{Attachment, Services};
 use crate::parking::{ParkBackoff, ParkedSince};
 use crate::session::{
-    DeliveryBatch, DeliveryOutcome, Mailbox, ParkedConnection, ParkedMailbox, PendingWork, ReadOutcome,
-    SessionCell, SessionOutbox, Sessions, Transport,
+    DeliveryOutcome, Mailbox, ParkedConnection, ParkedMailbox, PendingWork, ReadOutcome, SessionCell,
+    SessionOutbox, Sessions,
 };
 use crate::trace::Receipts;
 
@@ -39,57 +41,6 @@ thread_local! {
     static INPUT: RefCell<[u8; READ_BYTES]> = const { RefCell::new([0; READ_BYTES]) };
 }
 
-/// A transport's operations on a parked connection. All but [`ParkableTransport::unpark`] are called with the
-/// session's lock held, and never block.
-pub(super) trait ParkableTransport: Send + 'static {
-    /// Socket of an active connection.
-    type Socket: Socket;
-    const TRANSPORT: Transport;
-
-    fn dialect(&self) -> DialectName;
-
-    /// Whether input may be read now. If not, the connection's task reads it later.
-    fn may_read(&self, _session: &SessionCell, _now: Timestamp) -> bool {
-        true
-    }
-
-    /// Handles bytes received from the client.
-    fn handle_input(
-        &mut self,
-        services: &Services,
-        session: &SessionCell,
-        bytes: &[u8],
-        now: Timestamp,
-    ) -> ReadOutcome;
-
-    /// Whether the kernel has evidence that the peer was alive after the last ping.
-    fn is_alive(&self, socket: &ParkedStateOf<Self>) -> bool;
-
-    /// Writes a ping to `out` and returns its seq. `sent` is the last seq sent to the client.
-    fn ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64;
-
-    /// Whether messages may be sent now. If not, the connection's task sends them.
-    fn can_send_while_parked(&self) -> bool;
-
-    /// Takes a batch of messages from the outbox and writes it to `out`.
-    fn take_batch(
-        &mut self,
-        session: &SessionCell,
-        outbox: &mut SessionOutbox,
-        out: &mut Vec<u8>,
-    ) -> DeliveryBatch;
-
-    /// Returns the future that the connection's new task runs. No lock is held.
-    fn unpark(
-        self,
-        parts: ConnectionParts<Self::Socket>,
-        work: PendingWork,
-    ) -> impl Future<Output: Send + 'static> + Send + 'static;
-}
-
-/// State of a parked connection with transport `T`.
-pub(super) type ParkedStateOf<T> = ParkedState<<<T as ParkableTransport>::Socket as Socket>::Parked>;
-
 /// Parts common to the connections of all transports, passed on when a connection is parked or unparked.
 pub(super) struct ConnectionParts<S> {
     pub(super) socket: S,
@@ -99,21 +50,21 @@ pub(super) struct ConnectionParts<S> {
 }
 
 impl<S: Socket> ConnectionParts<S> {
-    pub(super) fn new(socket: LivenessSocket<S>, attachment: Attachment, backoff: ParkBackoff) -> Self {
+    pub(super) fn new(socket: CountedSocket<S>, attachment: Attachment, backoff: ParkBackoff) -> Self {
         let written = socket.written();
         Self { socket: socket.into_inner(), written, attachment, backoff }
     }
 
     /// Restores the active socket, and returns it with the other parts.
-    pub(super) fn into_parts(self) -> (LivenessSocket<S>, Attachment, ParkBackoff) {
+    pub(super) fn into_parts(self) -> (CountedSocket<S>, Attachment, ParkBackoff) {
         let Self { socket, written, attachment, backoff } = self;
-        let (mailbox, services) = (Arc::clone(&attachment.mailbox), Arc::clone(&attachment.services));
-        (LivenessSocket::unparked(socket, mailbox, services, written), attachment, backoff)
+        (CountedSocket::new(socket, written), attachment, backoff)
     }
 }
 
 /// Parks a connection. The calling task finishes afterwards.
-pub(super) fn park<T: ParkableTransport>(parts: ConnectionParts<T::Socket>, transport: T) {
+pub(super) fn park<S: Socket, P: Protocol<S>>(connection: Connection<S, P>) {
+    let (parts, protocol) = connection.into_parked_parts();
     let ConnectionParts { socket, written, attachment, backoff } = parts;
     let socket = match socket.park() {
         Ok(socket) => socket,
@@ -122,7 +73,7 @@ pub(super) fn park<T: ParkableTransport>(parts: ConnectionParts<T::Socket>, tran
     };
     let (session, services) = (attachment.session.clone(), Arc::clone(&attachment.services));
     let parked_since = ParkedSince::at(services.timeouts.clock().now());
-    services.metrics.connections.connection_parked(T::TRANSPORT.into());
+    services.metrics.connections.connection_parked(P::TRANSPORT.into());
     let mailbox = attachment.park();
     let socket = ParkedState {
         socket,
@@ -133,7 +84,7 @@ pub(super) fn park<T: ParkableTransport>(parts: ConnectionParts<T::Socket>, tran
         mailbox: mailbox.to_parked(),
         services,
     };
-    Sessions::park(&session, mailbox, Box::new(TasklessConnection { socket, transport }));
+    Sessions::park(&session, mailbox, Box::new(TasklessConnection::<S, P> { socket, protocol }));
 }
 
 /// Socket of a parked connection, and the state that does not depend on its transport.
@@ -171,12 +122,12 @@ impl<S: ParkedSocket> ParkedState<S> {
 }
 
 /// A connection without a task. It is boxed while parked.
-struct TasklessConnection<T: ParkableTransport> {
-    socket: ParkedStateOf<T>,
-    transport: T,
+struct TasklessConnection<S: Socket, P> {
+    socket: ParkedState<S::Parked>,
+    protocol: P,
 }
 
-impl<T: ParkableTransport> TasklessConnection<T> {
+impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
     fn take_and_send(
         &mut self,
         session: &SessionCell,
@@ -186,7 +137,7 @@ impl<T: ParkableTransport> TasklessConnection<T> {
         let mut receipts = Receipts::default();
         for _ in 0..MAX_BATCHES_PER_DELIVERY {
             out.clear();
-            let batch = self.transport.take_batch(session, outbox, out);
+            let batch = self.protocol.take_batch(session, outbox, out);
             self.socket.services.metrics.channels.delivered(batch.messages, batch.gaps);
             receipts.add(batch.receipts);
             if !out.is_empty() {
@@ -201,7 +152,7 @@ impl<T: ParkableTransport> TasklessConnection<T> {
             }
             // Stop if this batch has left the dialect in a state in which the remaining messages require a
             // task.
-            if !self.transport.can_send_while_parked() {
+            if !self.protocol.can_send_while_parked() {
                 break;
             }
             if !batch.backlog.has_more {
@@ -216,7 +167,7 @@ impl<T: ParkableTransport> TasklessConnection<T> {
     }
 }
 
-impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
+impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
     fn mailbox(&self) -> &ParkedMailbox {
         &self.socket.mailbox
     }
@@ -240,17 +191,27 @@ impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
     }
 
     fn is_alive(&self) -> bool {
-        self.socket.socket.has_unread_bytes() || self.transport.is_alive(&self.socket)
+        self.socket.socket.has_unread_bytes() || P::PINGS_ARE_ACKNOWLEDGED && self.socket.has_ping_arrived()
     }
 
     fn read(&mut self, session: &SessionCell, now: Timestamp) -> ReadOutcome {
-        if !self.transport.may_read(session, now) {
+        if self.protocol.next_input_at(session) > now {
             return ReadOutcome::Deferred;
         }
         INPUT.with_borrow_mut(|buffer| match self.socket.socket.read(buffer) {
             // A parked connection has no partial message, so the end of the stream completes nothing.
             Ok(0) => ReadOutcome::Lost(ErrorKind::UnexpectedEof.into()),
-            Ok(count) => self.transport.handle_input(&self.socket.services, session, &buffer[..count], now),
+            Ok(count) => match self.protocol.ping_answer(&buffer[..count]) {
+                Some(input) => {
+                    let limit = self.socket.services.settings.frames_per_second;
+                    session.frames.count_input(1, limit, now);
+                    ReadOutcome::Pong(input)
+                }
+                None => {
+                    let read = buffer[..count].to_vec();
+                    ReadOutcome::NeedsTask(PendingWork { read, ..PendingWork::default() })
+                }
+            },
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 ReadOutcome::Nothing
             }
@@ -261,7 +222,7 @@ impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
     fn write_ping(&mut self, sent: u64) -> Result<u64, PendingWork> {
         OUTPUT.with_borrow_mut(|out| {
             out.clear();
-            let seq = self.transport.ping(sent, out);
+            let seq = self.protocol.write_ping(sent, out);
             match self.socket.send(out) {
                 Ok(()) => {
                     self.socket.written.ping_sent();
@@ -273,7 +234,7 @@ impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
     }
 
     fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> DeliveryOutcome {
-        if !self.transport.can_send_while_parked() {
+        if !self.protocol.can_send_while_parked() {
             return DeliveryOutcome::Partial(PendingWork::default());
         }
         OUTPUT.with_borrow_mut(|out| {
@@ -285,10 +246,10 @@ impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
     }
 
     fn unpark(self: Box<Self>, session: &SessionCell, mailbox: Arc<Mailbox>, mut work: PendingWork) {
-        let Self { socket, transport } = *self;
+        let Self { socket, protocol } = *self;
         let ParkedState { mut socket, is_registered, written, mut backoff, parked_since, services, .. } =
             socket;
-        services.metrics.connections.connection_unparked(T::TRANSPORT.into());
+        services.metrics.connections.connection_unparked(P::TRANSPORT.into());
         let Some(parking) = &services.parking else { return };
         if is_registered {
             socket.deregister(&parking.poller, session.reference().to_u64());
@@ -298,28 +259,31 @@ impl<T: ParkableTransport> ParkedConnection for TasklessConnection<T> {
             backoff.record_activity(parking.idle_time);
         }
         let (runtime, session) = (parking.runtime.clone(), services.sessions.clone_handle(session));
-        let attachment = Attachment::unparked(session, mailbox, services, T::TRANSPORT, transport.dialect());
+        let attachment = Attachment::unparked(session, mailbox, services, P::TRANSPORT, protocol.dialect());
         if let Some(error) = work.lost.take() {
             return attachment.log_failure(&error);
         }
         let _in_runtime = runtime.enter();
-        match T::Socket::unpark(socket) {
+        match S::unpark(socket) {
             Ok(socket) => {
-                runtime
-                    .spawn(transport.unpark(ConnectionParts { socket, written, attachment, backoff }, work));
+                let PendingWork { read, unwritten, receipts, ping, .. } = work;
+                let parts = ConnectionParts { socket, written, attachment, backoff };
+                let out = PendingWrite::from_parked(unwritten, receipts);
+                let connection = Connection::unparked(parts, protocol, read).sending(out).pinging(ping);
+                runtime.spawn(P::run(connection));
             }
             Err(error) => attachment.log_socket_refused(&error),
         }
     }
 }
 
-impl<T: ParkableTransport> fmt::Debug for TasklessConnection<T> {
+impl<S: Socket, P> fmt::Debug for TasklessConnection<S, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TasklessConnection").field("socket", &self.socket.socket).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
-pub(super) fn parked_size<T: ParkableTransport>() -> usize {
-    size_of::<TasklessConnection<T>>()
+pub(crate) fn parked_size<S: Socket, P>() -> usize {
+    size_of::<TasklessConnection<S, P>>()
 }

@@ -5,7 +5,7 @@ use std::task::Context;
 use encke_core::session::ConnectionInput;
 
 use super::Socket;
-use super::liveness_socket::LivenessSocket;
+use super::counted_socket::CountedSocket;
 use super::progress::{Checkpoint, TooSlow};
 use crate::client::Attachment;
 use crate::timeouts::Sleep;
@@ -34,7 +34,7 @@ impl WriteHold {
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
-        socket: &LivenessSocket<impl Socket>,
+        socket: &CountedSocket<impl Socket>,
         attachment: &Attachment,
     ) -> Result<(), TooSlow> {
         let timeouts = &attachment.services.timeouts;
@@ -48,7 +48,7 @@ impl WriteHold {
             })
         });
         while Pin::new(&mut held.timeout).poll(context).is_ready() {
-            held.checkpoint.advance(timeouts.clock().now(), socket)?;
+            held.checkpoint.advance(timeouts.clock().now(), socket, settings)?;
             held.timeout = timeouts.sleep_until(held.checkpoint.at + settings.write_timeout);
         }
         Ok(())

@@ -1,30 +1,21 @@
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use encke_core::Timestamp;
 use encke_sys::Unacknowledged;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncWrite, ReadBuf};
 
-use super::Socket;
 use super::progress::{Checkpoint, TooSlow};
-use crate::admission::PartialMessage;
-use crate::arena::SlotGuard;
-use crate::client::{ClientSettings, PartialMessageSender, Services};
-use crate::session::{Mailbox, SessionCell};
-use crate::timeouts::Sleep;
+use super::socket::Socket;
+use crate::client::Attachment;
 
 /// Granularity of the kernel's acknowledgement times, which follow its timer interrupt.
 const ACK_TIME_GRANULARITY: Duration = Duration::from_millis(20);
 
-/// A socket that records when its peer was last active. It sits below the frame decoder, because a large
-/// message that arrives slowly also shows that the peer is alive.
-pub(crate) struct LivenessSocket<S> {
+/// A socket that counts the bytes it has sent, to find out which of them the peer has acknowledged.
+pub(crate) struct CountedSocket<S> {
     socket: S,
-    mailbox: Arc<Mailbox>,
-    services: Arc<Services>,
     /// Number of bytes that the kernel has accepted. It wraps around like TCP's sequence numbers, which is
     /// safe because far fewer than 2^32 bytes can be in flight.
     sent: u32,
@@ -35,7 +26,7 @@ pub(crate) struct LivenessSocket<S> {
 }
 
 /// Counts of the bytes that the kernel has accepted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SendCounters {
     /// Total number of bytes, which wraps around.
     sent: u32,
@@ -71,20 +62,9 @@ pub(super) enum PingFate {
     Lost,
 }
 
-impl<S: Socket> LivenessSocket<S> {
-    pub(crate) fn new(socket: S, mailbox: Arc<Mailbox>, services: Arc<Services>) -> Self {
-        Self { socket, mailbox, services, sent: 0, ping_end: 0, ping_progress: None }
-    }
-
-    /// Restores the socket of a connection that was parked.
-    pub(super) fn unparked(
-        socket: S,
-        mailbox: Arc<Mailbox>,
-        services: Arc<Services>,
-        written: SendCounters,
-    ) -> Self {
-        let SendCounters { sent, ping_end } = written;
-        Self { sent, ping_end, ..Self::new(socket, mailbox, services) }
+impl<S: Socket> CountedSocket<S> {
+    pub(super) fn new(socket: S, SendCounters { sent, ping_end }: SendCounters) -> Self {
+        Self { socket, sent, ping_end, ping_progress: None }
     }
 
     pub(super) fn into_inner(self) -> S {
@@ -115,15 +95,6 @@ impl<S: Socket> LivenessSocket<S> {
         self.socket.has_unread_bytes()
     }
 
-    /// Returns the connection's session, if it still exists.
-    pub(super) fn session(&self) -> Option<SlotGuard<'_, SessionCell>> {
-        self.services.sessions.get(self.mailbox.session())
-    }
-
-    pub(super) fn settings(&self) -> &ClientSettings {
-        &self.services.settings
-    }
-
     pub(super) fn unacknowledged(&self) -> Unacknowledged {
         self.socket.unacknowledged()
     }
@@ -136,10 +107,11 @@ impl<S: Socket> LivenessSocket<S> {
 
     /// Queries the kernel about the last ping. The kernel may hold bytes that the runtime does not know of
     /// yet.
-    pub(super) fn ping_fate(&mut self) -> Result<PingFate, TooSlow> {
-        let pong_timeout = self.services.sessions.settings().pong_timeout;
+    pub(super) fn ping_fate(&mut self, attachment: &Attachment) -> Result<PingFate, TooSlow> {
+        let services = &attachment.services;
+        let pong_timeout = services.sessions.settings().pong_timeout;
         if self.socket.has_unread_bytes() {
-            self.note_received();
+            attachment.note_received();
             return Ok(PingFate::Answered);
         }
         let unacknowledged = self.unacknowledged();
@@ -150,12 +122,12 @@ impl<S: Socket> LivenessSocket<S> {
             return Ok(PingFate::Lost);
         }
         // A peer whose buffers are full is slow, not dead. The checkpoint limits how slow it may be.
-        let now = self.now();
+        let now = services.timeouts.clock().now();
         let mut checkpoint = match self.ping_progress.take() {
             Some(checkpoint) => checkpoint,
             None => Box::new(Checkpoint::new(now, self)),
         };
-        checkpoint.advance(now, self)?;
+        checkpoint.advance(now, self, &services.settings)?;
         self.ping_progress = Some(checkpoint);
         Ok(PingFate::Delayed)
     }
@@ -164,52 +136,24 @@ impl<S: Socket> LivenessSocket<S> {
     fn note_sent(&mut self, taken: usize) {
         self.sent = self.sent.wrapping_add(self.socket.sent(taken) as u32);
     }
-
-    /// Time at which the last bytes were received.
-    pub(super) fn received_at(&self) -> Timestamp {
-        self.mailbox.received_at()
-    }
-
-    pub(super) fn now(&self) -> Timestamp {
-        self.services.timeouts.clock().now()
-    }
-
-    pub(super) fn sleep_until(&self, deadline: Timestamp) -> Sleep {
-        self.services.timeouts.sleep_until(deadline)
-    }
-
-    /// Reports how much memory the peer's partial messages take. If all connections together exceed the
-    /// limit, one of them is closed.
-    pub(super) fn account(&self, account: &mut Option<PartialMessage<PartialMessageSender>>, bytes: usize) {
-        let sender = || PartialMessageSender::Connection(Arc::clone(&self.mailbox));
-        let now = self.received_at();
-        let begin = || self.services.partial_messages.begin(sender(), self.mailbox.address(), now);
-        self.services.account_partial_message(account.get_or_insert_with(begin), bytes, now);
-    }
-
-    /// Records that the peer is alive.
-    pub(super) fn note_received(&self) {
-        self.mailbox.received(self.now());
-    }
-}
-
-impl<S: Socket> AsyncRead for LivenessSocket<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
+    /// Reads, and records that the peer is alive. A large message that arrives slowly shows it, too, and so
+    /// does part of a TLS record, although it yields nothing to read.
+    pub(super) fn poll_read(
+        &mut self,
         context: &mut task::Context<'_>,
-        buf: &mut ReadBuf<'_>,
+        buffer: &mut ReadBuf<'_>,
+        attachment: &Attachment,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = Pin::new(&mut self.socket).poll_read(context, buf);
-        // Part of a TLS record yields nothing to read, but shows that the peer is alive.
-        if self.socket.has_received(buf.filled().len() > before) {
-            self.note_received();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.socket).poll_read(context, buffer);
+        if self.socket.has_received(buffer.filled().len() > before) {
+            attachment.note_received();
         }
         read
     }
 }
 
-impl<S: Socket> AsyncWrite for LivenessSocket<S> {
+impl<S: Socket> AsyncWrite for CountedSocket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut task::Context<'_>,

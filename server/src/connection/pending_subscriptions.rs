@@ -15,10 +15,10 @@ use crate::timeouts::Sleep;
 type SubscribeResult = Result<SubscribeOutcome, CommandError>;
 
 /// A channel that a request asks for, and where its subscription begins.
-pub(super) type RequestedChannel = (ChannelName, StartPosition<'static>);
+pub(crate) type RequestedChannel = (ChannelName, StartPosition<'static>);
 
 /// Channels that a request asks for, subscribed to one after the other.
-pub(super) struct PendingSubscriptions {
+pub(crate) struct PendingSubscriptions {
     channels: VecDeque<RequestedChannel>,
     /// Pending result of subscribing to the first channel, once requested.
     result: Option<Either<Ready<SubscribeResult>, BoxFuture<'static, SubscribeResult>>>,
@@ -28,11 +28,11 @@ pub(super) struct PendingSubscriptions {
 }
 
 /// A channel whose subscription was refused or revoked, and the reason.
-pub(super) type RefusedChannel = (ChannelName, &'static str);
+pub(crate) type RefusedChannel = (ChannelName, &'static str);
 
 impl PendingSubscriptions {
     /// `revoked` lists the channels that the client may no longer subscribe to.
-    pub(super) fn new(
+    pub(crate) fn new(
         channels: impl IntoIterator<Item = RequestedChannel>,
         revoked: Vec<ChannelName>,
     ) -> Box<Self> {

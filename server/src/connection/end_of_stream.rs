@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 ///
 /// # Errors
 /// The connection fails before the peer ends its stream.
-pub(super) async fn end_stream(mut socket: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+pub(crate) async fn end_stream(mut socket: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     socket.shutdown().await?;
     poll_fn(|context| poll_discard(&mut socket, context)).await
 }

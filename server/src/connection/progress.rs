@@ -5,7 +5,8 @@
 use encke_core::Timestamp;
 
 use super::Socket;
-use super::liveness_socket::LivenessSocket;
+use super::counted_socket::CountedSocket;
+use crate::client::ClientSettings;
 
 /// How much a peer had acknowledged at a point in time.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +21,7 @@ pub(super) struct Checkpoint {
 pub(super) struct TooSlow;
 
 impl Checkpoint {
-    pub(super) fn new(at: Timestamp, socket: &LivenessSocket<impl Socket>) -> Self {
+    pub(super) fn new(at: Timestamp, socket: &CountedSocket<impl Socket>) -> Self {
         Self { at, acknowledged: acknowledged(socket, socket.unacknowledged().bytes) }
     }
 
@@ -32,9 +33,9 @@ impl Checkpoint {
     pub(super) fn advance(
         &mut self,
         now: Timestamp,
-        socket: &LivenessSocket<impl Socket>,
+        socket: &CountedSocket<impl Socket>,
+        settings: &ClientSettings,
     ) -> Result<(), TooSlow> {
-        let settings = socket.settings();
         if now < self.at + settings.write_timeout {
             return Ok(());
         }
@@ -52,6 +53,6 @@ impl Checkpoint {
 /// Returns the number of acknowledged bytes, relative to an arbitrary starting point. It wraps around, so
 /// only differences are meaningful.
 #[expect(clippy::cast_possible_truncation, reason = "the kernel holds far less than 4 GiB")]
-fn acknowledged(socket: &LivenessSocket<impl Socket>, unacknowledged: u64) -> u32 {
+fn acknowledged(socket: &CountedSocket<impl Socket>, unacknowledged: u64) -> u32 {
     socket.sent().wrapping_sub(unacknowledged as u32)
 }

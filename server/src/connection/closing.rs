@@ -1,0 +1,47 @@
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, select};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::end_of_stream::end_stream;
+use super::pending_write::PendingWrite;
+use super::protocol::{Ending, Protocol};
+use super::socket::Socket;
+use super::task::Connection;
+use crate::client::Services;
+
+/// Ends a connection that its session no longer uses.
+pub(super) fn close<S: Socket, P: Protocol<S>>(
+    connection: Connection<S, P>,
+    ending: Ending,
+) -> BoxFuture<'static, ()> {
+    let Connection { socket, mut out, attachment, .. } = connection;
+    let socket = socket.into_inner();
+    // Detach early: the session has already released this connection, and another one may use the permit.
+    let services = Arc::clone(&attachment.services);
+    drop(attachment);
+    if let Ending::Close(code) = ending {
+        P::write_farewell(code, &services, &mut out.bytes);
+    }
+    Box::pin(async move { close_socket(socket, out, &services).await })
+}
+
+/// Sends the rest of the output and the end of our stream. Input is discarded until the peer ends its own
+/// stream, or the close timeout expires. Closing the socket with unread bytes in it would send a reset, which
+/// may overtake the output.
+pub(crate) async fn close_socket(
+    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    mut out: PendingWrite,
+    services: &Services,
+) {
+    let timeout = pin!(services.closing_elapsed());
+    let closing = pin!(async {
+        let written = out.is_empty() || poll_fn(|task| out.poll_write(task, &mut socket)).await.is_ok();
+        if written {
+            let _ = end_stream(socket).await;
+        }
+    });
+    select(timeout, closing).await;
+}

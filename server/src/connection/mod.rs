@@ -1,0 +1,37 @@
+//! Connections of clients: everything that is the same for all transports.
+//!
+//! A transport is a [`Protocol`]: it decodes input and encodes output, but performs no I/O. One of two
+//! drivers moves the bytes between the protocol and its socket, carries out the session's signals, and
+//! detects dead and slow peers:
+//!
+//! - [`task`]: a tokio task, for a connection that is active.
+//! - [`parked`]: no task at all, for a connection that is idle. The thread that holds the session's lock acts
+//!   for it.
+//!
+//! A connection moves between the drivers with its protocol unchanged.
+
+mod closing;
+mod counted_socket;
+mod end_of_stream;
+mod inbox;
+mod park_timer;
+mod parked;
+mod pending_subscriptions;
+mod pending_write;
+mod progress;
+mod protocol;
+mod socket;
+mod task;
+mod tcp;
+mod write_hold;
+
+pub(crate) use closing::close_socket;
+pub(crate) use end_of_stream::end_stream;
+#[cfg(test)]
+pub(crate) use parked::parked_size;
+pub(crate) use pending_subscriptions::{PendingSubscriptions, RefusedChannel};
+pub(crate) use pending_write::PendingWrite;
+pub(crate) use protocol::{Ending, Link, Protocol};
+pub(crate) use socket::{ParkedSocket, Socket};
+pub(crate) use task::{Connection, drive};
+pub(crate) use tcp::TcpSocket;

@@ -1,0 +1,174 @@
+use std::future::Future;
+use std::task::{Context, Poll};
+
+use encke_core::Timestamp;
+use encke_core::close::{CloseCode, SuspendReason};
+use encke_core::dialect::{DialectName, StartPosition};
+use encke_core::frame::Fragments;
+use encke_core::session::ConnectionInput;
+
+use super::pending_subscriptions::RefusedChannel;
+use super::task::Connection;
+use crate::client::{Attachment, Services};
+use crate::session::{Backlog, DeliveryBatch, SessionCell, SessionOutbox, SubscribeOutcome, Transport};
+
+/// How a transport interprets input and writes output. It performs no I/O and never waits.
+pub(crate) trait Protocol<S>: Send + Sized + 'static {
+    /// Commands that wait for an engine or the backend. A connection with such commands is not parked.
+    type Commands: Default + Send;
+
+    const TRANSPORT: Transport;
+
+    /// Maximum number of pieces of input handled at a time, before other tasks run.
+    const INPUTS_PER_POLL: u16 = 16;
+
+    /// Maximum number of bytes of input kept until they can be handled.
+    const MAX_UNHANDLED_BYTES: usize = usize::MAX;
+
+    /// Whether the peer's kernel answers pings: the client itself cannot.
+    const PINGS_ARE_ACKNOWLEDGED: bool = false;
+
+    /// How a connection ends whose client does not read.
+    const TOO_SLOW: Ending = Ending::Lost;
+
+    fn dialect(&self) -> DialectName;
+
+    /// Returns the time from which the rate limit admits more input.
+    fn next_input_at(&self, _session: &SessionCell) -> Timestamp {
+        Timestamp::from_nanos(0)
+    }
+
+    /// Whether input can be handled now. If not, it is not read either.
+    fn can_receive(_commands: &Self::Commands) -> bool {
+        true
+    }
+
+    /// Handles the beginning of the input. Returns how many bytes were handled, or 0 if more must arrive
+    /// first.
+    ///
+    /// # Errors
+    /// Returns why the connection ends.
+    fn receive(
+        &mut self,
+        bytes: &mut [u8],
+        fragments: &mut Fragments,
+        link: &mut Link<'_, Self::Commands>,
+    ) -> Result<usize, (SuspendReason, Ending)>;
+
+    /// Returns the session's input if `bytes` are the answer to a ping and nothing else.
+    fn ping_answer(&self, _bytes: &[u8]) -> Option<ConnectionInput> {
+        None
+    }
+
+    /// Continues the pending commands. `None` if there are none.
+    fn poll_commands(
+        &mut self,
+        _task: &mut Context<'_>,
+        _link: &mut Link<'_, Self::Commands>,
+    ) -> Option<Poll<()>> {
+        None
+    }
+
+    /// Whether any command is pending.
+    fn has_pending(_commands: &Self::Commands) -> bool {
+        false
+    }
+
+    /// Records that a channel that the request asked for was subscribed to.
+    fn subscribed(&mut self, _outcome: &SubscribeOutcome, _begin: StartPosition<'static>, _recovered: bool) {}
+
+    /// Greets the client, once the channels that its request asked for are subscribed to or `refused`.
+    fn greet(&mut self, _refused: &[RefusedChannel], _recovered: bool, _link: &mut Link<'_, Self::Commands>) {
+    }
+
+    /// Writes a ping and returns its seq. `sent` is the last seq sent to the client.
+    fn write_ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64;
+
+    /// Whether messages can be sent now. If not, they wait until the client asks for them.
+    fn can_send(&self) -> bool {
+        true
+    }
+
+    /// Whether messages can be sent while the connection is parked. If not, they unpark it.
+    fn can_send_while_parked(&self) -> bool {
+        true
+    }
+
+    /// Whether input should be handled before messages are sent.
+    fn receives_first(&self) -> bool {
+        false
+    }
+
+    /// Takes a batch of messages from the outbox.
+    fn take_batch(
+        &mut self,
+        session: &SessionCell,
+        outbox: &mut SessionOutbox,
+        out: &mut Vec<u8>,
+    ) -> DeliveryBatch;
+
+    /// Whether there is something to answer the client's held request with.
+    fn has_answer(&self) -> bool {
+        false
+    }
+
+    /// Answers the client's held request, if there is one.
+    fn answer(&mut self, _link: &mut Link<'_, Self::Commands>) {}
+
+    /// Handles that another poll of the session has arrived.
+    fn superseded(&mut self, _link: &mut Link<'_, Self::Commands>) {}
+
+    /// Handles that the kernel has accepted all output.
+    ///
+    /// # Errors
+    /// Returns how the connection ends, if this was its last output.
+    fn written(&mut self, _link: &mut Link<'_, Self::Commands>) -> Result<(), Ending> {
+        Ok(())
+    }
+
+    /// Handles that the session has released the connection.
+    ///
+    /// # Errors
+    /// Returns how the connection ends, unless a last response must be sent first.
+    fn released(&mut self, code: CloseCode, _link: &mut Link<'_, Self::Commands>) -> Result<(), Ending> {
+        Err(Ending::Close(code))
+    }
+
+    /// Writes why the server closes the connection, and when to reconnect.
+    fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>);
+
+    /// Drops what is not needed while parked.
+    #[must_use]
+    fn park(self) -> Self {
+        self
+    }
+
+    /// Returns the future that the task of an unparked connection runs. No lock is held.
+    fn run(connection: Connection<S, Self>) -> impl Future<Output: Send + 'static> + Send + 'static;
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The server closes the connection, with this code.
+    Close(CloseCode),
+    /// The peer has closed the connection. The pending output is still sent.
+    ClosedByPeer,
+    /// The peer has disconnected.
+    Lost,
+    /// The socket continues without this session.
+    Released,
+}
+
+/// Parts of a connection that its protocol uses.
+pub(crate) struct Link<'a, C> {
+    pub(crate) attachment: &'a Attachment,
+    pub(crate) commands: &'a mut C,
+    pub(crate) out: &'a mut Vec<u8>,
+    /// Whether the session has messages for this connection.
+    pub(crate) backlog: &'a mut Backlog,
+    /// Whether the client's held request must be answered, even if there are no messages.
+    pub(crate) is_due: &'a mut bool,
+    /// Whether the client has sent anything that would unpark the connection.
+    pub(crate) has_input: &'a mut bool,
+}

@@ -1,0 +1,469 @@
+//! The driver for active connections: a task that owns the socket.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::task::{self, Poll};
+
+use encke_core::close::SuspendReason;
+use encke_core::session::ConnectionInput;
+use tokio::io::ReadBuf;
+
+use super::closing::close;
+use super::counted_socket::{CountedSocket, PingFate, SendCounters};
+use super::inbox::{BYTES_PER_POLL, Inbox};
+use super::park_timer::ParkTimer;
+use super::parked::{ConnectionParts, park};
+use super::pending_subscriptions::PendingSubscriptions;
+use super::pending_write::PendingWrite;
+use super::progress::TooSlow;
+use super::protocol::{Ending, Link, Protocol};
+use super::socket::Socket;
+use super::write_hold::WriteHold;
+use crate::client::Attachment;
+use crate::parking::ParkBackoff;
+use crate::session::{Backlog, Signals};
+
+thread_local! {
+    /// Scratch buffer for input. No data is kept between uses.
+    static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; BYTES_PER_POLL as usize].into());
+}
+
+/// A connection of a session, owned by its task.
+pub(crate) struct Connection<S, P: Protocol<S>> {
+    pub(super) socket: CountedSocket<S>,
+    pub(super) attachment: Attachment,
+    pub(super) protocol: P,
+    commands: P::Commands,
+    pub(super) out: PendingWrite,
+    /// Seq of the ping at the end of `out`.
+    ping: Option<u64>,
+    inbox: Inbox,
+    backlog: Backlog,
+    is_due: bool,
+    has_input: bool,
+    /// Whether the client has resumed the session that it asked for.
+    recovered: bool,
+    /// Set until the session is subscribed to all channels that the request asked for. The client is greeted
+    /// afterwards.
+    subscriptions: Option<Box<PendingSubscriptions>>,
+    hold: WriteHold,
+    park_timer: ParkTimer,
+    backoff: ParkBackoff,
+    /// Why the connection ends, if that was found out while commands were pending. It ends after their
+    /// replies have been sent.
+    deferred_end: Option<(SuspendReason, Ending)>,
+}
+
+/// Why a connection's loop has stopped.
+enum Paused {
+    Ended(Ending),
+    /// The connection may be parked.
+    Park,
+}
+
+type StepResult<T = ()> = Result<T, Ending>;
+
+/// Runs a connection until it ends or is parked. If its socket is to be used further, returns the connection.
+///
+/// A task is as large as everything that it ever holds, including arguments that were moved elsewhere. For
+/// this reason, the code that ends the connection is boxed.
+#[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve space for its argument twice")]
+pub(crate) fn drive<S: Socket, P: Protocol<S>>(
+    mut connection: Connection<S, P>,
+) -> impl Future<Output = Option<Connection<S, P>>> + Send {
+    async move {
+        match connection.run().await {
+            Paused::Park => park(connection),
+            Paused::Ended(Ending::Released) => return Some(connection),
+            Paused::Ended(Ending::Lost) => {}
+            Paused::Ended(ending) => close(connection, ending).await,
+        }
+        None
+    }
+}
+
+impl<S: Socket, P: Protocol<S>> Connection<S, P> {
+    /// Creates a connection whose client was already greeted. `read` is input that was already read.
+    pub(crate) fn new(socket: S, read: Vec<u8>, attachment: Attachment, protocol: P) -> Self {
+        let socket = CountedSocket::new(socket, SendCounters::default());
+        Self::with(socket, attachment, protocol, Inbox::new(read))
+    }
+
+    /// Restores a connection that was parked, with input that was already read.
+    pub(super) fn unparked(parts: ConnectionParts<S>, protocol: P, read: Vec<u8>) -> Self {
+        let (socket, attachment, backoff) = parts.into_parts();
+        Self { backoff, ..Self::with(socket, attachment, protocol, Inbox::new(read)) }
+    }
+
+    fn with(socket: CountedSocket<S>, attachment: Attachment, protocol: P, inbox: Inbox) -> Self {
+        Self {
+            socket,
+            attachment,
+            protocol,
+            commands: P::Commands::default(),
+            out: PendingWrite::default(),
+            ping: None,
+            inbox,
+            // There may be messages to retransmit.
+            backlog: Backlog { has_more: true, awaits_ack: false },
+            is_due: false,
+            has_input: false,
+            recovered: true,
+            subscriptions: None,
+            hold: WriteHold::default(),
+            park_timer: ParkTimer::default(),
+            backoff: ParkBackoff::default(),
+            deferred_end: None,
+        }
+    }
+
+    /// Sets the first output.
+    #[must_use]
+    pub(crate) fn sending(self, out: PendingWrite) -> Self {
+        Self { out, ..self }
+    }
+
+    /// Makes the connection send a ping that was not completely written while it was parked.
+    pub(super) fn pinging(self, ping: Option<u64>) -> Self {
+        Self { ping, ..self }
+    }
+
+    /// Makes the connection subscribe to channels before its client is greeted.
+    #[must_use]
+    pub(crate) fn subscribing(self, channels: Option<Box<PendingSubscriptions>>, recovered: bool) -> Self {
+        Self { subscriptions: channels, recovered, ..self }
+    }
+
+    /// Makes the connection answer its client's held request even if there are no messages.
+    #[must_use]
+    pub(crate) fn answering(self, is_due: bool) -> Self {
+        Self { is_due, ..self }
+    }
+
+    /// Sets the backoff carried over from earlier requests on the socket.
+    #[must_use]
+    pub(crate) fn with_backoff(self, backoff: ParkBackoff) -> Self {
+        Self { backoff, ..self }
+    }
+
+    pub(crate) fn attachment(&self) -> &Attachment {
+        &self.attachment
+    }
+
+    pub(crate) fn protocol(&self) -> &P {
+        &self.protocol
+    }
+
+    pub(crate) fn backoff(&self) -> ParkBackoff {
+        self.backoff
+    }
+
+    /// Detaches from the session. Returns the socket, the input that was not handled, the output that was
+    /// not written, and the protocol.
+    pub(crate) fn into_parts(self) -> (S, Vec<u8>, PendingWrite, P) {
+        (self.socket.into_inner(), self.inbox.into_bytes(), self.out, self.protocol)
+    }
+
+    /// Drops everything that a parked connection does not need.
+    pub(super) fn into_parked_parts(self) -> (ConnectionParts<S>, P) {
+        (ConnectionParts::new(self.socket, self.attachment, self.backoff), self.protocol.park())
+    }
+
+    /// Returns the protocol, and what it uses of the connection.
+    pub(crate) fn split(&mut self) -> (&mut P, Link<'_, P::Commands>) {
+        let Self { attachment, protocol, commands, out, backlog, is_due, has_input, .. } = self;
+        (protocol, Link { attachment, commands, out: &mut out.bytes, backlog, is_due, has_input })
+    }
+
+    /// Runs until the connection ends or may be parked.
+    async fn run(&mut self) -> Paused {
+        poll_fn(|context| {
+            self.inbox.refill(P::INPUTS_PER_POLL);
+            loop {
+                match self.poll_step(context) {
+                    Ok(Poll::Ready(())) => {}
+                    Ok(Poll::Pending) if self.is_idle() => return self.poll_park(),
+                    Ok(Poll::Pending) => return Poll::Pending,
+                    Err(ending) => return Poll::Ready(Paused::Ended(ending)),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Whether the connection may be parked: all input is handled, the kernel has accepted all output, and
+    /// everything that remains can be done without a task.
+    fn is_idle(&self) -> bool {
+        let has_backlog = self.backlog.has_more && self.protocol.can_send();
+        !has_backlog
+            && self.inbox.is_empty()
+            && self.socket.can_park()
+            && self.out.is_empty()
+            && self.ping.is_none()
+            && !self.is_due
+            && !self.hold.is_held()
+            && self.subscriptions.is_none()
+            && !P::has_pending(&self.commands)
+            && self.deferred_end.is_none()
+    }
+
+    /// Ready when the client has been silent for long enough, and still is.
+    fn poll_park(&mut self) -> Poll<Paused> {
+        let Self { socket, attachment, park_timer, backoff, has_input, .. } = self;
+        park_timer.poll(socket, attachment, backoff, has_input).map(|()| Paused::Park)
+    }
+
+    /// Handles signals, then writes, then reads once.
+    fn poll_step(&mut self, context: &mut task::Context<'_>) -> StepResult<Poll<()>> {
+        let signals = self.attachment.mailbox.take_signals(context);
+        if signals != Signals::NONE {
+            self.handle_signals(signals)?;
+        }
+        if self.poll_flush(context)?.is_pending() {
+            return Ok(Poll::Pending);
+        }
+        if signals.contains(Signals::PROBE) {
+            self.probe()?;
+            // The probe may have caused a close signal.
+            return Ok(Poll::Ready(()));
+        }
+        if self.subscriptions.is_some() {
+            self.poll_subscriptions(context);
+        }
+        // Input may be a disconnect, after which the client gets its messages on its next connection.
+        let receives_first =
+            self.backlog.has_more && self.protocol.receives_first() && self.has_readable_bytes();
+        if self.subscriptions.is_none() && !receives_first {
+            if self.backlog.has_more && self.protocol.can_send() {
+                self.take_batch();
+            }
+            // Answer last, so that an immediate answer includes the messages.
+            if self.is_due || self.protocol.has_answer() {
+                self.is_due = false;
+                let (protocol, mut link) = self.split();
+                protocol.answer(&mut link);
+                if self.is_due {
+                    // A signal takes precedence.
+                    return Ok(Poll::Ready(()));
+                }
+            }
+        }
+        if !self.out.is_empty() && self.poll_flush(context)?.is_pending() {
+            return Ok(Poll::Pending);
+        }
+        let (protocol, mut link) = self.split();
+        let input = match protocol.poll_commands(context, &mut link) {
+            Some(Poll::Ready(())) => return Ok(Poll::Ready(())),
+            Some(Poll::Pending) if self.deferred_end.is_some() || !P::can_receive(&self.commands) => {
+                Poll::Pending
+            }
+            Some(Poll::Pending) => self.poll_input(context)?,
+            None => match self.deferred_end.take() {
+                Some(end) => return Err(self.end(end)),
+                None => self.poll_input(context)?,
+            },
+        };
+        let must_wait_for_input = receives_first && self.has_readable_bytes();
+        if input.is_pending()
+            && self.backlog.has_more
+            && self.protocol.can_send()
+            && self.subscriptions.is_none()
+            && !must_wait_for_input
+        {
+            // Let other tasks run first.
+            context.waker().wake_by_ref();
+        }
+        Ok(input)
+    }
+
+    fn handle_signals(&mut self, signals: Signals) -> StepResult {
+        self.park_timer.note_signals(signals);
+        self.is_due |= signals.contains(Signals::ANSWER);
+        self.backlog.has_more |= signals.contains(Signals::READ);
+        if let Some(code) = signals.close_code() {
+            let (protocol, mut link) = self.split();
+            return protocol.released(code, &mut link);
+        }
+        if signals.contains(Signals::SUPERSEDED) {
+            let (protocol, mut link) = self.split();
+            protocol.superseded(&mut link);
+        }
+        if signals.contains(Signals::PING) {
+            let sent = self.attachment.session.sent();
+            self.ping = Some(self.protocol.write_ping(sent, &mut self.out.bytes));
+        }
+        Ok(())
+    }
+
+    fn poll_subscriptions(&mut self, context: &mut task::Context<'_>) {
+        let Self { subscriptions, attachment, protocol, recovered, .. } = self;
+        let recovered = *recovered;
+        let Some(channels) = subscriptions else { return };
+        let on_subscribed = |outcome: &_, begin| protocol.subscribed(outcome, begin, recovered);
+        let Poll::Ready(refused) = channels.poll(context, attachment, on_subscribed) else { return };
+        self.subscriptions = None;
+        // The new subscriptions may have messages to read.
+        self.backlog.has_more = true;
+        let (protocol, mut link) = self.split();
+        protocol.greet(&refused, recovered, &mut link);
+    }
+
+    fn take_batch(&mut self) {
+        let Self { attachment, protocol, out, .. } = self;
+        let (backlog, receipts) =
+            attachment.take_outgoing(|session, outbox| protocol.take_batch(session, outbox, &mut out.bytes));
+        self.backlog = backlog;
+        self.out.receipts.add(receipts);
+    }
+
+    /// Writes all pending output. Pending while the peer does not read; if that lasts for `write_timeout`,
+    /// the connection ends.
+    fn poll_flush(&mut self, context: &mut task::Context<'_>) -> StepResult<Poll<()>> {
+        let has_output = !self.out.is_empty();
+        if has_output {
+            match self.out.poll_write(context, &mut self.socket) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => {
+                    self.attachment.log_failure(&error);
+                    return Err(self.end((SuspendReason::ConnectionLost, Ending::Lost)));
+                }
+                Poll::Pending => {
+                    return match self.hold.poll(context, &self.socket, &self.attachment) {
+                        Ok(()) => Ok(Poll::Pending),
+                        Err(TooSlow) => Err(self.too_slow()),
+                    };
+                }
+            }
+        }
+        self.hold.release(&self.attachment);
+        if let Some(seq) = self.ping.take() {
+            self.socket.ping_sent();
+            self.attachment.notify_session(ConnectionInput::PingSent { seq });
+        }
+        if has_output {
+            let (protocol, mut link) = self.split();
+            protocol.written(&mut link)?;
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    /// Checks an overdue ping.
+    fn probe(&mut self) -> StepResult {
+        if self.inbox.is_paused() {
+            self.attachment.note_received();
+        }
+        let input = match self.socket.ping_fate(&self.attachment) {
+            Ok(PingFate::Delayed) => ConnectionInput::PingDelayed,
+            Ok(fate) => {
+                if fate == PingFate::Arrived && P::PINGS_ARE_ACKNOWLEDGED {
+                    self.attachment.note_received();
+                }
+                ConnectionInput::Probed
+            }
+            Err(TooSlow) => return Err(self.too_slow()),
+        };
+        self.attachment.notify_session(input);
+        Ok(())
+    }
+
+    /// Whether the client has sent bytes that may be handled now.
+    fn has_readable_bytes(&self) -> bool {
+        !self.inbox.is_paused() && (self.inbox.is_ready() || self.socket.has_unread_bytes())
+    }
+
+    /// Handles input that was read before, or reads more.
+    fn poll_input(&mut self, context: &mut task::Context<'_>) -> StepResult<Poll<()>> {
+        let next_at = self.protocol.next_input_at(&self.attachment.session);
+        if self.inbox.poll_rate(context, next_at, &self.attachment).is_pending() {
+            return Ok(Poll::Pending);
+        }
+        if self.inbox.is_used_up() {
+            // Let other tasks run first.
+            context.waker().wake_by_ref();
+            return Ok(Poll::Pending);
+        }
+        let ended = if self.inbox.is_ready() {
+            self.receive(&mut [])
+        } else {
+            let room = P::MAX_UNHANDLED_BYTES.saturating_sub(self.inbox.len());
+            let room = room.min(self.inbox.bytes_left as usize);
+            if room == 0 {
+                return Ok(Poll::Pending);
+            }
+            let received = INPUT.with_borrow_mut(|scratch| {
+                let mut buffer = ReadBuf::new(&mut scratch[..room]);
+                match self.socket.poll_read(context, &mut buffer, &self.attachment) {
+                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                        let read = buffer.filled_mut();
+                        self.inbox.bytes_left -= u32::try_from(read.len()).expect("the buffer is limited");
+                        Poll::Ready(self.receive(read))
+                    }
+                    Poll::Ready(result) => {
+                        if let Err(error) = result {
+                            self.attachment.log_failure(&error);
+                        }
+                        Poll::Ready(Err((SuspendReason::ConnectionLost, Ending::Lost)))
+                    }
+                }
+            });
+            let Poll::Ready(ended) = received else { return Ok(Poll::Pending) };
+            ended
+        };
+        match ended {
+            Ok(()) => Ok(Poll::Ready(())),
+            Err(end) if P::has_pending(&self.commands) => {
+                self.deferred_end = Some(end);
+                Ok(Poll::Ready(()))
+            }
+            Err(end) => Err(self.end(end)),
+        }
+    }
+
+    /// Handles the input in the inbox and then `read`, until none is left or other tasks must run first.
+    fn receive(&mut self, read: &mut [u8]) -> Result<(), (SuspendReason, Ending)> {
+        let mut fragments = self.inbox.take_fragments();
+        let mut kept = self.inbox.take_with(read);
+        let bytes = kept.as_deref_mut().unwrap_or(read);
+        let (mut at, mut is_incomplete) = (0, false);
+        // A signal takes precedence over all input but the first.
+        while at < bytes.len()
+            && self.inbox.inputs_left > 0
+            && P::can_receive(&self.commands)
+            && (at == 0 || !self.attachment.mailbox.has_signals())
+        {
+            let (protocol, mut link) = self.split();
+            match protocol.receive(&mut bytes[at..], &mut fragments, &mut link)? {
+                0 => {
+                    is_incomplete = true;
+                    break;
+                }
+                handled => at += handled,
+            }
+            self.inbox.inputs_left -= 1;
+        }
+        let rest = match kept {
+            Some(mut kept) => {
+                kept.drain(..at);
+                if at > 0 {
+                    kept.shrink_to_fit();
+                }
+                kept
+            }
+            None => read[at..].to_vec(),
+        };
+        self.inbox.keep(rest, !is_incomplete, fragments, &self.attachment);
+        Ok(())
+    }
+
+    fn too_slow(&self) -> Ending {
+        self.end((SuspendReason::SlowConsumer, P::TOO_SLOW))
+    }
+
+    /// Notifies the session before the closing handshake begins, because the client may reconnect before that
+    /// handshake ends.
+    fn end(&self, (reason, ending): (SuspendReason, Ending)) -> Ending {
+        self.attachment.notify_session(ConnectionInput::Ended(reason));
+        ending
+    }
+}

@@ -1,0 +1,87 @@
+use std::future::Future;
+
+use encke_core::close::{CloseCode, SuspendReason};
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, DialectName, StartPosition};
+use encke_core::frame::Fragments;
+
+use super::event::{EventWriter, PlainEvents, write_farewell, write_heartbeat};
+use super::positions::Positions;
+use crate::admission::CompactConnection;
+use crate::client::{Services, hello, unsubscribed};
+use crate::connection::{Connection, Ending, Link, Protocol, RefusedChannel, Socket, drive};
+use crate::session::{DeliveryBatch, SessionCell, SessionOutbox, SubscribeOutcome, Transport, take_batch};
+
+/// An event stream.
+#[derive(Debug)]
+pub(crate) struct EventStream {
+    /// Client's position in each channel of the request's URL.
+    pub(super) positions: Positions,
+    /// Held until the stream ends.
+    pub(super) open_connection: CompactConnection,
+}
+
+impl<S: Socket> Protocol<S> for EventStream {
+    type Commands = ();
+
+    const TRANSPORT: Transport = Transport::Events;
+    const PINGS_ARE_ACKNOWLEDGED: bool = true;
+
+    fn dialect(&self) -> DialectName {
+        DialectName::Json
+    }
+
+    /// Discards the input: a stream needs none.
+    fn receive(
+        &mut self,
+        bytes: &mut [u8],
+        _: &mut Fragments,
+        link: &mut Link<'_, ()>,
+    ) -> Result<usize, (SuspendReason, Ending)> {
+        *link.has_input = true;
+        Ok(bytes.len())
+    }
+
+    fn subscribed(&mut self, outcome: &SubscribeOutcome, begin: StartPosition<'static>, recovered: bool) {
+        self.positions.start(outcome, begin, recovered);
+    }
+
+    /// Greets the client only now, because the hello tells it its position in each channel.
+    fn greet(&mut self, refused: &[RefusedChannel], recovered: bool, link: &mut Link<'_, ()>) {
+        let token = link.attachment.session.resume_token().expose();
+        let hello = hello(link.attachment, &token, recovered);
+        let seq = link.attachment.mailbox.start_seq();
+        let mut events = EventWriter { out: link.out, token: &token, positions: &mut self.positions };
+        events.write_numbered(seq, &hello);
+        for (channel, reason) in refused {
+            Json::default().notify(&unsubscribed(channel, reason), &mut PlainEvents(link.out));
+        }
+    }
+
+    fn write_ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64 {
+        write_heartbeat(out);
+        sent
+    }
+
+    fn take_batch(
+        &mut self,
+        session: &SessionCell,
+        outbox: &mut SessionOutbox,
+        out: &mut Vec<u8>,
+    ) -> DeliveryBatch {
+        let token = session.resume_token().expose();
+        take_batch(outbox, &mut EventWriter { out, token: &token, positions: &mut self.positions })
+    }
+
+    fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>) {
+        write_farewell(out, code, &services.entropy);
+    }
+
+    fn park(self) -> Self {
+        Self { open_connection: self.open_connection.compact(), ..self }
+    }
+
+    fn run(connection: Connection<S, Self>) -> impl Future<Output: Send + 'static> + Send + 'static {
+        drive(connection)
+    }
+}

@@ -1,0 +1,223 @@
+use std::future::Future;
+use std::task::{self, Poll};
+
+use encke_core::Timestamp;
+use encke_core::close::{CloseCode, SuspendReason};
+use encke_core::dialect::{DialectName, pong_seq};
+use encke_core::frame::{ClientFrame, Fragments, FrameError, decode, lone_pong};
+use encke_core::session::ConnectionInput;
+use futures_util::FutureExt;
+use futures_util::future::OptionFuture;
+
+use super::dialect::WebSocketDialect;
+use super::frame::{Frames, OutgoingFrames, write_ping};
+use super::{NewSession, SocketOwner, run};
+use crate::client::{Commands, Services, goaway, retry_ms};
+use crate::connection::{Connection, Ending, Link, Protocol, Socket};
+use crate::session::{DeliveryBatch, SessionCell, SessionOutbox, Transport, take_batch};
+
+/// A WebSocket with a session.
+pub(crate) struct WebSocket<D: WebSocketDialect, H> {
+    pub(super) dialect: D,
+    pub(super) owner: H,
+}
+
+impl<D: WebSocketDialect, H> WebSocket<D, H> {
+    pub(super) fn new(dialect: D, owner: H) -> Self {
+        Self { dialect, owner }
+    }
+
+    /// Executes the commands in a text message.
+    pub(super) fn run_commands(&mut self, text: &str, link: &mut Link<'_, Commands<D>>) {
+        let context = link.attachment.command_context();
+        let mut frames = Frames(link.out);
+        link.commands.handle_text(text, context, link.backlog, &mut self.dialect, &mut frames);
+    }
+
+    /// Returns the session's input for a pong with this seq.
+    fn pong_input(&self, seq: u64) -> ConnectionInput {
+        match self.dialect.acknowledgeable_seq(u64::MAX) <= seq {
+            true => ConnectionInput::LastPongFrame { seq },
+            false => ConnectionInput::PongFrame { seq },
+        }
+    }
+
+    fn handle(
+        &mut self,
+        frame: ClientFrame<'_>,
+        link: &mut Link<'_, Commands<D>>,
+    ) -> Result<(), (SuspendReason, Ending)> {
+        match frame {
+            ClientFrame::Text(text) => {
+                *link.has_input = true;
+                if self.dialect.store_handshake(&text) {
+                    return Err((SuspendReason::ConnectionLost, Ending::Released));
+                }
+                self.run_commands(&text, link);
+            }
+            ClientFrame::Pong(payload) => {
+                if let Some(seq) = pong_seq(payload) {
+                    link.backlog.acknowledged();
+                    link.attachment.notify_session(self.pong_input(seq));
+                }
+            }
+            ClientFrame::Ping(payload) => {
+                *link.has_input = true;
+                Frames(link.out).pong(payload);
+            }
+            ClientFrame::Fragment => *link.has_input = true,
+            ClientFrame::Binary => {
+                return Err((SuspendReason::BadFrame, Ending::Close(CloseCode::UnsupportedData)));
+            }
+            ClientFrame::Close(code) => {
+                Frames(link.out).close_reply(code);
+                return Err((SuspendReason::PeerClosed, Ending::ClosedByPeer));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocket<D, H> {
+    type Commands = Commands<D>;
+
+    const TRANSPORT: Transport = Transport::WebSocket;
+    const INPUTS_PER_POLL: u16 = D::FRAMES_PER_POLL;
+    const TOO_SLOW: Ending = Ending::Close(CloseCode::SlowConsumer);
+
+    fn dialect(&self) -> DialectName {
+        D::NAME
+    }
+
+    /// The rate limit applies to the session, whatever its connection.
+    fn next_input_at(&self, session: &SessionCell) -> Timestamp {
+        session.frames.next_at()
+    }
+
+    fn can_receive(commands: &Commands<D>) -> bool {
+        !commands.has_pending() || D::READS_WHILE_COMMANDS_PENDING && commands.has_room()
+    }
+
+    fn receive(
+        &mut self,
+        bytes: &mut [u8],
+        fragments: &mut Fragments,
+        link: &mut Link<'_, Commands<D>>,
+    ) -> Result<usize, (SuspendReason, Ending)> {
+        let services = &link.attachment.services;
+        match decode(bytes, fragments, services.settings.max_message) {
+            Ok(Some((frame, length))) => {
+                let (session, mailbox) = (&link.attachment.session, &link.attachment.mailbox);
+                let limit = services.settings.frames_per_second;
+                session.frames.count_input(1, limit, mailbox.received_at());
+                self.handle(frame, link)?;
+                Ok(length)
+            }
+            Ok(None) => Ok(0),
+            Err(error) => {
+                link.attachment.log_failure(&error);
+                Err((SuspendReason::BadFrame, Ending::Close(close_code(error))))
+            }
+        }
+    }
+
+    fn ping_answer(&self, bytes: &[u8]) -> Option<ConnectionInput> {
+        let seq = lone_pong::<8>(bytes).and_then(|payload| pong_seq(&payload))?;
+        Some(self.pong_input(seq))
+    }
+
+    fn poll_commands(
+        &mut self,
+        task: &mut task::Context<'_>,
+        link: &mut Link<'_, Commands<D>>,
+    ) -> Option<Poll<()>> {
+        let context = link.attachment.command_context();
+        let mut frames = Frames(link.out);
+        link.commands.poll_pending(task, context, link.backlog, &mut self.dialect, &mut frames)
+    }
+
+    fn has_pending(commands: &Commands<D>) -> bool {
+        commands.has_pending()
+    }
+
+    fn write_ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64 {
+        let seq = self.dialect.acknowledgeable_seq(sent);
+        write_ping(&mut self.dialect, seq, &mut Frames(out));
+        seq
+    }
+
+    fn can_send(&self) -> bool {
+        self.dialect.can_send_messages()
+    }
+
+    fn can_send_while_parked(&self) -> bool {
+        self.dialect.can_send_while_parked()
+    }
+
+    /// Input may be a disconnect, after which the client gets its bundled messages on its next connection.
+    fn receives_first(&self) -> bool {
+        self.dialect.bundles_messages()
+    }
+
+    fn take_batch(
+        &mut self,
+        _: &SessionCell,
+        outbox: &mut SessionOutbox,
+        out: &mut Vec<u8>,
+    ) -> DeliveryBatch {
+        take_batch(outbox, &mut OutgoingFrames { dialect: &mut self.dialect, frames: Frames(out) })
+    }
+
+    fn has_answer(&self) -> bool {
+        self.dialect.has_buffered()
+    }
+
+    fn answer(&mut self, link: &mut Link<'_, Commands<D>>) {
+        if self.dialect.answer_held(link.attachment, &mut Frames(link.out)) {
+            link.attachment.notify_session(ConnectionInput::Released);
+        }
+    }
+
+    fn released(&mut self, code: CloseCode, link: &mut Link<'_, Commands<D>>) -> Result<(), Ending> {
+        if code == CloseCode::TryAgainLater {
+            // The client's partial message was evicted. The session does not know of this yet.
+            link.attachment.notify_session(ConnectionInput::Ended(SuspendReason::Unfinished));
+        } else {
+            self.dialect.answer_held_on_close(code, link.attachment, &mut Frames(link.out));
+        }
+        Err(Ending::Close(code))
+    }
+
+    fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>) {
+        write_farewell::<D>(code, services, out);
+    }
+
+    fn park(self) -> Self {
+        Self { owner: self.owner.park(), ..self }
+    }
+
+    fn run(connection: Connection<S, Self>) -> impl Future<Output: Send + 'static> + Send + 'static {
+        run(connection).then(|next| {
+            OptionFuture::from(
+                next.map(|(socket, text, owner): NewSession<S, H>| owner.open_new_session(socket, text)),
+            )
+        })
+    }
+}
+
+pub(super) fn close_code(error: FrameError) -> CloseCode {
+    match error {
+        FrameError::Protocol(_) => CloseCode::BadFrame,
+        FrameError::TooBig => CloseCode::TooBig,
+        FrameError::InvalidUtf8 => CloseCode::InvalidPayload,
+    }
+}
+
+/// Writes a Close frame, preceded by the time to wait before reconnecting, if there is any.
+pub(super) fn write_farewell<D: WebSocketDialect>(code: CloseCode, services: &Services, out: &mut Vec<u8>) {
+    let mut frames = Frames(out);
+    if matches!(code, CloseCode::Draining | CloseCode::Moved | CloseCode::Overloaded) {
+        D::default().notify(&goaway(code, retry_ms(code, &services.entropy)), &mut frames);
+    }
+    frames.close(code);
+}
