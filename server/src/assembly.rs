@@ -24,7 +24,6 @@ use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
 use crate::session::{Cells, Channels, SessionLimits, SessionLogs, SessionRef, Sessions};
 use crate::timeouts::{ExpiryBatch, Timeouts};
-#[cfg(feature = "otlp")]
 use crate::trace::Tracer;
 
 /// Creates the channels, the sessions, and the other services shared by client connections.
@@ -109,11 +108,10 @@ pub(crate) fn client_services_on(
         let (metrics, timeouts) = (Arc::clone(&metrics), Arc::clone(&timeouts));
         Arc::new(Issuer::new(settings, keys, metrics, timeouts, entropy.clone()))
     });
-    #[cfg(feature = "otlp")]
     let tracer = config
         .trace
         .clone()
-        .map(|settings| Tracer::new(settings, config.engine.name(), &timeouts, &entropy, &metrics));
+        .and_then(|settings| Tracer::new(settings, config.engine.name(), &timeouts, &entropy, &metrics));
     client::Services {
         user_rates: RateLimiters::new(limits.user_commands_per_second),
         bad_signatures: RateLimiters::new(limits.bad_signatures_per_second),
@@ -127,7 +125,6 @@ pub(crate) fn client_services_on(
         backend,
         issuer,
         engine_health: None,
-        #[cfg(feature = "otlp")]
         tracer,
         auth: Arc::clone(&config.auth),
         metrics,

@@ -143,7 +143,6 @@ impl Server {
         if let Some(issuer) = &client.issuer {
             issuer.start(&*executor);
         }
-        #[cfg(feature = "otlp")]
         if let Some(tracer) = &client.tracer {
             tracer.start(&*executor);
         }
@@ -258,7 +257,6 @@ impl Server {
         if let Some(webhooks) = &self.webhooks {
             webhooks.hurry();
         }
-        #[cfg(feature = "otlp")]
         if let Some(tracer) = &client.tracer {
             tracer.hurry();
         }
@@ -274,7 +272,6 @@ impl Server {
         {
             tracing::error!(events, "undelivered webhook events were lost");
         }
-        #[cfg(feature = "otlp")]
         if let Some(spans) = client.tracer.as_ref().map(|tracer| tracer.queued()).filter(|spans| *spans > 0) {
             tracing::warn!(spans, "unexported traces were lost");
         }
@@ -294,7 +291,6 @@ impl Server {
         if let Some(webhooks) = &self.webhooks {
             webhooks.flushed().await;
         }
-        #[cfg(feature = "otlp")]
         if let Some(tracer) = &self.public.client.tracer {
             tracer.flushed().await;
         }

@@ -195,12 +195,6 @@ fn error_response(error: ApiError) -> Response<ResponseBody> {
     full_body(error.into())
 }
 
-#[cfg(not(feature = "otlp"))]
-fn begin_trace(_: &Route, _: &Request<()>, _: &Context) -> RequestTrace {
-    RequestTrace::default()
-}
-
-#[cfg(feature = "otlp")]
 fn begin_trace(route: &Route, head: &Request<()>, context: &Context) -> RequestTrace {
     let Some((tracer, path)) = context.client.tracer.as_ref().zip(route.traced_path()) else {
         return RequestTrace::default();

@@ -16,7 +16,7 @@ pub(crate) struct OpenConnection(Arc<ConnectionEntry>);
 /// Form of an [`OpenConnection`] that needs no separate allocation unless there are clones.
 #[derive(Debug)]
 pub(crate) enum CompactConnection {
-    Owned(ConnectionEntry),
+    Owned(#[expect(dead_code, reason = "kept for its drop")] ConnectionEntry),
     Shared(OpenConnection),
 }
 

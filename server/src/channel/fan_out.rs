@@ -42,9 +42,8 @@ enum SweepRole {
 
 /// Result of a run.
 enum SweepProgress {
-    /// Nothing is left to claim. `traced` is true if the log has traced messages; their absent subscribers
-    /// must now be found.
-    Done { traced: bool },
+    /// Nothing is left to claim.
+    Done,
     /// More runs are left; the caller must start `missing` more tasks.
     More { missing: usize },
 }
@@ -58,9 +57,8 @@ impl<S: Subscriber> FanOut<S> {
     /// Wakes all waiting subscribers of a channel whose sweep the caller has just started. Returns quickly:
     /// tasks wake most of a large audience.
     pub(super) fn sweep(self: &Arc<Self>, channel: &Arc<Channel<S>>) {
-        match channel.wake_some(self, SweepRole::Publisher) {
-            SweepProgress::More { missing } => self.start(missing, channel),
-            SweepProgress::Done { traced } => self.end_sweep(channel, traced),
+        if let SweepProgress::More { missing } = channel.wake_some(self, SweepRole::Publisher) {
+            self.start(missing, channel);
         }
     }
 
@@ -70,26 +68,11 @@ impl<S: Subscriber> FanOut<S> {
             self.executor.spawn(Box::pin(async move {
                 // Let the subscribers that were just woken run before the next ones are woken.
                 yield_now().await;
-                loop {
-                    match channel.wake_some(&fan_out, SweepRole::Task) {
-                        SweepProgress::More { missing } => fan_out.start(missing, &channel),
-                        SweepProgress::Done { traced } => return fan_out.end_sweep(&channel, traced),
-                    }
+                while let SweepProgress::More { missing } = channel.wake_some(&fan_out, SweepRole::Task) {
+                    fan_out.start(missing, &channel);
                     yield_now().await;
                 }
             }));
-        }
-    }
-
-    #[cfg(not(feature = "otlp"))]
-    #[inline]
-    fn end_sweep(&self, _: &Channel<S>, _traced: bool) {}
-
-    /// Finds absent subscribers, once all subscribers that waited for a traced message have been woken.
-    #[cfg(feature = "otlp")]
-    fn end_sweep(self: &Arc<Self>, channel: &Arc<Channel<S>>, traced: bool) {
-        if traced {
-            self.start_census(channel);
         }
     }
 }
@@ -98,6 +81,8 @@ impl<S: Subscriber> Channel<S> {
     /// Processes one run of the sweep.
     fn wake_some(&self, FanOut { registry, sharing, .. }: &FanOut<S>, role: SweepRole) -> SweepProgress {
         let mut notifications = ArrayVec::<Notification<S>, { WorkSharing::MAX_BATCH }>::new();
+        // Traced fan-outs that this run completes. They end when this function does.
+        let _completed;
         let next = {
             let mut state = self.state.lock();
             let state = &mut *state;
@@ -117,7 +102,8 @@ impl<S: Subscriber> Channel<S> {
                 if role == SweepRole::Task {
                     state.sweep.leave();
                 }
-                SweepProgress::Done { traced: !state.traced.is_empty() }
+                _completed = std::mem::take(&mut state.fan_outs);
+                SweepProgress::Done
             }
         };
         // Notify the subscribers after the lock is released, because each subscriber has its own lock.

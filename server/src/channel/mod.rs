@@ -12,8 +12,6 @@
 
 mod budget;
 mod busiest;
-#[cfg(feature = "otlp")]
-mod census;
 mod channels;
 mod epoch;
 mod fan_out;

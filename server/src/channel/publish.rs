@@ -83,7 +83,7 @@ impl<S: Subscriber> Channels<S> {
         self.publish_traced(name, creator, content, id, &PublishTrace::NONE)
     }
 
-    /// Like [`publish`](Self::publish), but traces the delivery.
+    /// Like [`publish`](Self::publish), but traces the fan-out.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -170,7 +170,7 @@ impl<S: Subscriber> Channels<S> {
         let encodings = Encodings::new(&message);
         if others.is_empty() {
             let channel = self.append_locked(&mut own, now, LogMessage::Own(encodings), true);
-            own.record_trace(trace);
+            own.state.fan_outs.add(&trace.fan_out(name.as_str()));
             self.record_publish_id(&mut own, now, id);
             return Ok(PublishOutcome::Appended(Appended { offset, channel, patterns: Vec::new() }));
         }
@@ -184,7 +184,8 @@ impl<S: Subscriber> Channels<S> {
         // Append to the channel's own log last, so that no log drops the message while this function still
         // holds a reference.
         let channel = self.append_locked(&mut own, now, LogMessage::Shared(message), true);
-        std::iter::once(&mut own).chain(&mut others).for_each(|open| open.record_trace(trace));
+        let fan_out = trace.fan_out(name.as_str());
+        std::iter::once(&mut own).chain(&mut others).for_each(|open| open.state.fan_outs.add(&fan_out));
         self.record_publish_id(&mut own, now, id);
         Ok(PublishOutcome::Appended(Appended { offset, channel, patterns }))
     }
@@ -297,10 +298,6 @@ impl<'a, S: Subscriber> LockedLog<'a, S> {
         let state = channel.state.lock();
         if state.retired { Err(AppendError::Retired(channel)) } else { Ok(Self { channel, state }) }
     }
-
-    #[cfg(not(feature = "otlp"))]
-    #[inline]
-    fn record_trace(&self, _: &PublishTrace) {}
 
     /// Position of the next message.
     fn next_position(&self) -> LogPosition {

@@ -16,7 +16,7 @@ use super::occupancy::Occupancy;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
 use super::sweep::Sweep;
 use crate::timeouts::{TimerCell, TimerOwners};
-use crate::trace::TracedMessages;
+use crate::trace::FanOutTraces;
 
 /// A channel. Owned by the channel table and by its subscribers.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ pub(super) struct ChannelState<S> {
     pub(super) log: ChannelLog,
     pub(super) subscribers: Subscribers<S>,
     pub(super) sweep: Sweep,
-    /// Messages whose delivery is traced.
-    pub(super) traced: TracedMessages,
+    /// Traced messages whose subscribers are being notified.
+    pub(super) fan_outs: FanOutTraces,
     /// Key in the account's order by age.
     pub(super) age_key: Option<AgeKey>,
     /// Number in the list of idle channels, if nothing uses the channel.
@@ -71,7 +71,7 @@ impl<S> Default for ChannelState<S> {
             log: ChannelLog::default(),
             subscribers: Subscribers::default(),
             sweep: Sweep::default(),
-            traced: TracedMessages::default(),
+            fan_outs: FanOutTraces::default(),
             age_key: None,
             idle_number: None,
             last_at_leave: 0,
@@ -291,9 +291,6 @@ impl<S: Subscriber> Channel<S> {
         if let Some(occupancy) = &self.occupancy {
             occupancy.left(&self.name);
         }
-        let departure = state.traced.departure(key.index());
-        drop(state);
-        departure.report();
     }
 
     pub(super) fn add_guard(&self, then: impl FnOnce(&mut ChannelState<S>)) -> Result<(), Retired> {
@@ -382,12 +379,6 @@ impl<S: Subscriber> LogReader<'_, S> {
     /// Positions of the message at `offset` in all logs that share it.
     pub(crate) fn positions(&self, offset: u64) -> &[LogPosition] {
         self.since(offset).next().map_or(&[], LogMessage::positions)
-    }
-
-    /// Messages of this log whose delivery is traced.
-    #[cfg(feature = "otlp")]
-    pub(crate) fn traced(&self) -> &TracedMessages {
-        &self.0.traced
     }
 
     /// Marks the subscriber as waiting, after it has read to the end of the log.

@@ -15,11 +15,6 @@ pub(crate) struct SubscriberKey(usize);
 impl SubscriberKey {
     /// A key that belongs to no subscriber.
     pub(crate) const NONE: Self = Self(usize::MAX);
-
-    /// Index among the channel's subscribers.
-    pub(crate) fn index(self) -> usize {
-        self.0
-    }
 }
 
 /// Weak reference to a reader of channels, which is notified of new messages.
@@ -86,16 +81,6 @@ impl<S: Subscriber> Subscribers<S> {
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
-    }
-
-    #[cfg(feature = "otlp")]
-    pub(super) fn indices(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().map(|(index, _)| index)
-    }
-
-    #[cfg(feature = "otlp")]
-    pub(super) fn at(&self, index: usize) -> Option<S> {
-        self.0.get(index).map(|entry| entry.subscriber)
     }
 
     pub(super) fn set_waiting(&mut self, key: SubscriberKey) {

@@ -11,7 +11,6 @@ use crate::session::{
     Transport,
 };
 use crate::timeouts::Sleep;
-use crate::trace::Receipts;
 
 /// Guard of a connection's attachment to its session.
 ///
@@ -112,11 +111,11 @@ impl Attachment {
         tracing::warn!(session = %self.session.id(), %error, "connection closed: the system refused its socket");
     }
 
-    /// Takes a batch of messages to send on this connection, with their receipts.
+    /// Takes a batch of messages to send on this connection.
     pub(crate) fn take_outgoing(
         &self,
         take: impl FnOnce(&SessionCell, &mut SessionOutbox) -> DeliveryBatch,
-    ) -> (Backlog, Receipts) {
+    ) -> Backlog {
         let take = |outbox: &mut _| take(&self.session, outbox);
         self.services.sessions.take_outgoing(&self.session, &self.mailbox, take)
     }

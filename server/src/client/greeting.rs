@@ -42,14 +42,12 @@ mod tests {
     use super::*;
     use crate::admission::QuotaOwner;
     use crate::channel::LogMessage;
-    use crate::session::{Attached, Channel, DeliveryWriter, Transport, take_batch};
+    use crate::session::{Attached, Channel, DeliveryWriter, take_batch};
 
     /// Discards what is sent.
     struct Discard;
 
     impl DeliveryWriter for Discard {
-        const TRANSPORT: Transport = Transport::WebSocket;
-
         fn len(&self) -> usize {
             0
         }

@@ -23,7 +23,6 @@ use crate::session::{
     AttachRefusal, AttachRequest, Attached, SessionCell, SessionLogs, SessionRef, Sessions,
 };
 use crate::timeouts::{self, Sleep, Timeouts};
-#[cfg(feature = "otlp")]
 use crate::trace::Tracer;
 
 pub(crate) type ConnectionParking = parking::Parking<(SessionRef, ConnectionId)>;
@@ -41,7 +40,6 @@ pub(crate) struct Services {
     /// Health of an engine outside this process.
     pub(crate) engine_health: Option<Arc<RedisHealth>>,
     /// The trace exporter, if traces are exported.
-    #[cfg(feature = "otlp")]
     pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) metrics: Arc<Metrics>,

@@ -78,17 +78,11 @@ impl Clock {
     /// The wall clock, which may jump. Used only for time claims of tokens (`exp`, `nbf`).
     #[must_use]
     pub(crate) fn unix_now(&self) -> UnixTime {
-        match &self.source {
-            TimeSource::Machine => unix_now(),
-            #[cfg(any(test, feature = "simulation"))]
-            TimeSource::Simulated(time) => time.unix_now(),
-        }
+        UnixTime::since_epoch(self.since_1970())
     }
 
-    /// Wall-clock time since 1970 with the highest available precision, for the timestamps of traces. For
-    /// display only.
+    /// Wall-clock time since 1970 with the highest available precision, for the timestamps of traces.
     #[must_use]
-    #[cfg(feature = "otlp")]
     pub(crate) fn since_1970(&self) -> Duration {
         match &self.source {
             TimeSource::Machine => since_1970(),

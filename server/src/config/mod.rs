@@ -40,7 +40,6 @@ use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
 use crate::timeouts::WheelSettings;
 use crate::tls::Tls;
-#[cfg(feature = "otlp")]
 use crate::trace::TraceSettings;
 use layers::Layers;
 
@@ -97,7 +96,6 @@ pub struct Config {
     pub(crate) issuer: Option<IssuerSettings>,
     pub(crate) webhooks: Vec<WebhookSettings>,
     /// Where to export traces, if configured.
-    #[cfg(feature = "otlp")]
     pub(crate) trace: Option<TraceSettings>,
     pub log: LogConfig,
     /// Whether to allow listening beyond loopback without authentication.
@@ -141,7 +139,6 @@ pub struct BayeuxConfig {
     pub callback_polling: bool,
 }
 
-#[cfg(feature = "otlp")]
 impl EngineConfig {
     /// Returns the value of `engine.kind`.
     pub(crate) fn name(&self) -> &'static str {

@@ -169,20 +169,9 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     let engine = checks.engine(&raw.engine, &raw.channel)?;
     checks.namespaces(&raw.namespace, &raw.channel, raw.limits.max_message.0, &engine)?;
     let webhooks = checks.webhooks(&raw.webhook)?;
-    #[cfg(feature = "otlp")]
     let trace = checks.trace(&raw.trace)?;
-    #[cfg(not(feature = "otlp"))]
-    checks.trace(&raw.trace)?;
     let config = raw.into_config(engine, auth, tls, proxies, insecure);
-    let mut config = Config {
-        webhooks,
-        backend,
-        issuer,
-        public_url,
-        #[cfg(feature = "otlp")]
-        trace,
-        ..config
-    };
+    let mut config = Config { webhooks, backend, issuer, public_url, trace, ..config };
     if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
@@ -271,7 +260,6 @@ impl RawConfig {
             tls,
             tls_for_admin: self.tls.admin,
             webhooks: Vec::new(),
-            #[cfg(feature = "otlp")]
             trace: None,
             backend: None,
             issuer: None,

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-#[cfg(feature = "otlp")]
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
@@ -10,53 +9,33 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use super::raw::Validator;
-#[cfg(feature = "otlp")]
 use crate::outbound::{Target, Trust};
-#[cfg(feature = "otlp")]
-use crate::trace::TraceSettings;
+use crate::trace::{TraceSettings, Tracer};
 
 const OTLP: &str = "trace.otlp";
 const SAMPLE: &str = "trace.sample";
-#[cfg(feature = "otlp")]
 const CA: &str = "trace.ca";
-#[cfg(feature = "otlp")]
 const HEADERS: &str = "trace.headers";
 /// Headers that the server itself sets on each request.
-#[cfg(feature = "otlp")]
 const RESERVED_HEADERS: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
 
 #[derive(Deserialize)]
 pub(super) struct RawTrace {
     otlp: String,
-    #[cfg_attr(
-        not(feature = "otlp"),
-        expect(dead_code, reason = "only used by requests, which this build does not send")
-    )]
     headers: Vec<String>,
-    #[cfg_attr(
-        not(feature = "otlp"),
-        expect(dead_code, reason = "only used with https, which this build does not use")
-    )]
     ca: PathBuf,
     sample: f64,
 }
 
 impl Validator<'_> {
-    /// Checks `[trace]` in a build without OpenTelemetry, which can export no traces.
-    #[cfg(not(feature = "otlp"))]
-    pub(super) fn trace(&self, raw: &RawTrace) -> Result<(), ConfigError> {
-        self.sample(raw)?;
-        let message = "this build has no OpenTelemetry: build it with --features otlp";
-        self.require(raw.otlp.is_empty(), OTLP, message)
-    }
-
     /// Validates `[trace]`. Returns `None` if there is no collector.
-    #[cfg(feature = "otlp")]
     pub(super) fn trace(&self, raw: &RawTrace) -> Result<Option<TraceSettings>, ConfigError> {
-        self.sample(raw)?;
+        self.require((0.0..=1.0).contains(&raw.sample), SAMPLE, "must be from 0 to 1")?;
         if raw.otlp.is_empty() {
             return Ok(None);
         }
+        let message = "this build has no OpenTelemetry: build it with --features otlp";
+        self.require(Tracer::IS_AVAILABLE, OTLP, message)?;
         let target: Target = self.require_ok(OTLP, traces_url(&raw.otlp).parse())?;
         let ca = (!raw.ca.as_os_str().is_empty()).then_some(&*raw.ca);
         let trust = self.require_ok(CA, Trust::load(target.is_tls(), CA, ca))?;
@@ -67,14 +46,9 @@ impl Validator<'_> {
         }
         Ok(Some(TraceSettings { target, trust, headers, sample: raw.sample }))
     }
-
-    fn sample(&self, raw: &RawTrace) -> Result<(), ConfigError> {
-        self.require((0.0..=1.0).contains(&raw.sample), SAMPLE, "must be from 0 to 1")
-    }
 }
 
 /// Returns the URL for traces. A URL without a path gets OTLP's default path.
-#[cfg(feature = "otlp")]
 fn traces_url(text: &str) -> String {
     let base = text.trim_end_matches('/');
     let has_path = base.split_once("://").is_none_or(|(_, rest)| rest.contains(['/', '?', '#']));
@@ -82,7 +56,6 @@ fn traces_url(text: &str) -> String {
 }
 
 /// Parses a header line. Errors do not quote the line, since it may contain a secret.
-#[cfg(feature = "otlp")]
 fn parse_header(line: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let (name, value) = line.split_once(':').ok_or("must be a name, a colon and a value")?;
     let name: HeaderName = name.trim().parse().map_err(|_| "has no valid header name before the colon")?;
@@ -96,6 +69,7 @@ fn parse_header(line: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use super::{Tracer, traces_url};
     use crate::config::Settings;
 
     fn error(flags: &[&str]) -> Option<String> {
@@ -114,12 +88,14 @@ mod tests {
         }
     }
 
-    #[cfg(not(feature = "otlp"))]
     #[test]
-    fn without_the_feature_a_collector_is_an_error() {
+    fn a_collector_requires_the_feature() {
         assert_eq!(error(&["trace.otlp="]), None);
-        let error = error(&["trace.otlp=http://127.0.0.1:4318"]).expect("refused");
-        assert!(error.contains("this build has no OpenTelemetry: build it with --features otlp"), "{error}");
+        let error = error(&["trace.otlp=http://127.0.0.1:4318"]);
+        assert_eq!(error.is_none(), Tracer::IS_AVAILABLE);
+        let is_explained =
+            |error: String| error.contains("this build has no OpenTelemetry: build it with --features otlp");
+        assert!(error.is_none_or(is_explained));
     }
 
     #[test]
@@ -135,13 +111,15 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "otlp")]
     #[test]
     fn a_header_is_a_line_that_is_not_quoted() {
         let with = |line: &str| {
             let headers = format!("trace.headers=[\"a: 1\", \"{line}\"]");
             error(&["trace.otlp=http://127.0.0.1:4318", &headers])
         };
+        if !Tracer::IS_AVAILABLE {
+            return;
+        }
         for line in ["authorization: Bearer hunter2", "api-key:hunter2", "X-Scope: a:b", "empty:"] {
             assert_eq!(with(line), None, "{line}");
         }
@@ -158,10 +136,11 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "otlp")]
     #[test]
     fn a_collector_is_a_url() {
-        use super::traces_url;
+        if !Tracer::IS_AVAILABLE {
+            return;
+        }
         assert_eq!(error(&["trace.otlp=http://127.0.0.1:4318"]), None);
         for bad in ["localhost:4318", "ftp://a", "http://user:word@a"] {
             let error = error(&[&format!("trace.otlp={bad}")]).expect("no collector");

@@ -19,7 +19,6 @@ use crate::session::{
     DeliveryOutcome, Mailbox, ParkedConnection, ParkedMailbox, PendingWork, ReadOutcome, SessionCell,
     SessionOutbox, Sessions,
 };
-use crate::trace::Receipts;
 
 /// Number of bytes read at a time: enough for a pong, or for the start of input that the connection's task
 /// will handle.
@@ -134,21 +133,14 @@ impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
         outbox: &mut SessionOutbox,
         out: &mut Vec<u8>,
     ) -> DeliveryOutcome {
-        let mut receipts = Receipts::default();
         for _ in 0..MAX_BATCHES_PER_DELIVERY {
             out.clear();
             let batch = self.protocol.take_batch(session, outbox, out);
             self.socket.services.metrics.channels.delivered(batch.messages, batch.gaps);
-            receipts.add(batch.receipts);
-            if !out.is_empty() {
-                if let Err(unwritten) = self.socket.send(out) {
-                    return DeliveryOutcome::Partial(PendingWork {
-                        unwritten,
-                        receipts,
-                        ..PendingWork::default()
-                    });
-                }
-                receipts.written();
+            if !out.is_empty()
+                && let Err(unwritten) = self.socket.send(out)
+            {
+                return DeliveryOutcome::Partial(PendingWork { unwritten, ..PendingWork::default() });
             }
             // Stop if this batch has left the dialect in a state in which the remaining messages require a
             // task.
@@ -163,7 +155,7 @@ impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
                 };
             }
         }
-        DeliveryOutcome::Partial(PendingWork { receipts, ..PendingWork::default() })
+        DeliveryOutcome::Partial(PendingWork::default())
     }
 }
 
@@ -266,9 +258,9 @@ impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
         let _in_runtime = runtime.enter();
         match S::unpark(socket) {
             Ok(socket) => {
-                let PendingWork { read, unwritten, receipts, ping, .. } = work;
+                let PendingWork { read, unwritten, ping, .. } = work;
                 let parts = ConnectionParts { socket, written, attachment, backoff };
-                let out = PendingWrite::from_parked(unwritten, receipts);
+                let out = PendingWrite::from(unwritten);
                 let connection = Connection::unparked(parts, protocol, read).sending(out).pinging(ping);
                 runtime.spawn(P::run(connection));
             }

@@ -4,15 +4,11 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use crate::trace::Receipts;
-
 /// Output that the kernel has yet to accept. It owns memory only while output is pending.
 #[derive(Debug, Default)]
 pub(crate) struct PendingWrite {
     pub(crate) bytes: Vec<u8>,
     written: usize,
-    /// Receipts to report once the kernel has accepted everything.
-    pub(super) receipts: Receipts,
 }
 
 impl From<Vec<u8>> for PendingWrite {
@@ -22,11 +18,6 @@ impl From<Vec<u8>> for PendingWrite {
 }
 
 impl PendingWrite {
-    /// Wraps output that could not be written while the connection was parked.
-    pub(super) fn from_parked(bytes: Vec<u8>, receipts: Receipts) -> Self {
-        Self { bytes, written: 0, receipts }
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -46,7 +37,6 @@ impl PendingWrite {
         }
         // An encryption layer may still hold some of the bytes.
         ready!(socket.poll_flush(context))?;
-        self.receipts.written();
         *self = Self::default();
         Poll::Ready(Ok(()))
     }

@@ -310,10 +310,8 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
 
     fn take_batch(&mut self) {
         let Self { attachment, protocol, out, .. } = self;
-        let (backlog, receipts) =
+        self.backlog =
             attachment.take_outgoing(|session, outbox| protocol.take_batch(session, outbox, &mut out.bytes));
-        self.backlog = backlog;
-        self.out.receipts.add(receipts);
     }
 
     /// Writes all pending output. Pending while the peer does not read; if that lasts for `write_timeout`,

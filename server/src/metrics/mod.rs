@@ -14,7 +14,6 @@ mod process;
 mod reminders;
 mod sessions;
 mod timers;
-#[cfg(feature = "otlp")]
 mod trace;
 mod webhooks;
 
@@ -24,6 +23,7 @@ use std::time::Duration;
 
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::{Metric, Registry};
 
 use channels::ChannelMetrics;
@@ -34,8 +34,6 @@ use limits::LimitMetrics;
 use process::ProcessMetrics;
 use reminders::ReminderMetrics;
 use sessions::SessionMetrics;
-#[cfg(feature = "otlp")]
-use trace::TraceMetrics;
 use webhooks::WebhookMetrics;
 
 pub(crate) use backend::BackendMetrics;
@@ -47,6 +45,7 @@ pub(crate) use process::ProcessView;
 pub(crate) use reminders::ReminderOutcome;
 pub(crate) use sessions::SessionsView;
 pub(crate) use timers::{Lateness, TimerMetrics};
+pub(crate) use trace::DroppedSpans;
 pub(crate) use webhooks::WebhookCounters;
 
 /// Every metric of the server.
@@ -67,8 +66,8 @@ pub(crate) struct Metrics {
     pub(crate) issuer: IssuerMetrics,
     limits: LimitMetrics,
     process: ProcessMetrics,
-    #[cfg(feature = "otlp")]
-    pub(crate) trace: TraceMetrics,
+    /// Spans that are missing from traces. Zero in a build that cannot trace.
+    pub(crate) trace_dropped: Family<DroppedSpans, Counter>,
     log_lines_dropped: Counter,
 }
 
@@ -115,8 +114,7 @@ impl Metrics {
             issuer: IssuerMetrics::default(),
             limits: LimitMetrics::default(),
             process: ProcessMetrics::default(),
-            #[cfg(feature = "otlp")]
-            trace: TraceMetrics::new(),
+            trace_dropped: DroppedSpans::counters(),
             log_lines_dropped: Counter::default(),
         };
         metrics.register();
@@ -138,8 +136,7 @@ impl Metrics {
             issuer,
             limits,
             process,
-            #[cfg(feature = "otlp")]
-            trace,
+            trace_dropped,
             log_lines_dropped,
         } = self;
         let mut add = Registrar(registry);
@@ -229,11 +226,7 @@ impl Metrics {
         add.register("issuer_read_timestamp_seconds", help, &issuer.read_at);
         add.register("limit_used", "Current use of a limit", &limits.used);
         add.register("limit_max", "Value of a limit, by its configuration key", &limits.max);
-        #[cfg(feature = "otlp")]
-        {
-            let help = "Spans that were not exported, and messages whose delivery was not traced, by reason";
-            add.register("trace_dropped", help, &trace.dropped);
-        }
+        add.register("trace_dropped", "Spans of traces that were not exported, by reason", trace_dropped);
         let mut add = Registrar(common);
         add.register(
             "process_resident_memory_bytes",

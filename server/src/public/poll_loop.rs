@@ -131,6 +131,7 @@ impl PollContinuation<TcpSocket, Box<ConnectResponseWriter>> for PollingSocket {
 /// All polls of the connection also share this task. With one task per poll, polls that end at different
 /// times would fragment the memory. The task has space for either one poll or the wait for the next one, and
 /// for nothing twice. `is_new` is whether the first poll has yet to be counted against the rate limit.
+#[expect(clippy::manual_async_fn, reason = "the function is recursive, so its bounds must be explicit")]
 fn serve(mut next: NextPoll, mut is_new: bool) -> impl Future<Output = ()> + Send + 'static {
     async move {
         loop {

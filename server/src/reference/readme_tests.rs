@@ -18,21 +18,15 @@ fn readme_matches_the_reference() {
     let (before, rest) = readme.split_once(BEGIN).expect("the README says where the reference begins");
     let (found, after) = rest.split_once(END).expect("and where it ends");
     let expected = reference();
-    if of_this_build(found) == expected {
+    if found == expected {
         return;
     }
     assert!(
-        std::env::var_os(REWRITE).is_some() && cfg!(feature = "otlp"),
-        "README.md, section Reference, is not what `encke reference` prints: run `{REWRITE}=1 cargo test -p encke-server --features otlp reference`"
+        std::env::var_os(REWRITE).is_some(),
+        "README.md, section Reference, is not what `encke reference` prints: run `{REWRITE}=1 cargo test -p encke-server reference`"
     );
     std::fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}"))
         .expect("the README can be written");
-}
-
-/// Removes the metrics of traces, which the README always documents, if this build lacks them.
-fn of_this_build(found: &str) -> String {
-    let is_there = |line: &&str| cfg!(feature = "otlp") || !line.contains("`encke_trace_");
-    found.split_inclusive('\n').filter(is_there).collect()
 }
 
 #[test]

@@ -5,14 +5,11 @@ use encke_core::session::outbox::{EndReason, TurnOutcome};
 use encke_core::session::{ConnectionInput, Outbox};
 
 use super::Channel;
-use super::cell::{SessionCell, Transport};
+use super::cell::SessionCell;
 use super::mailbox::Mailbox;
 use super::sessions::Sessions;
 use super::subscriptions::SubscribedChannel;
 use crate::channel::LogMessage;
-use crate::trace::Receipts;
-#[cfg(feature = "otlp")]
-use crate::trace::TakenRun;
 
 /// A session's subscriptions, the messages pending for them, and the messages that were sent but not
 /// acknowledged.
@@ -26,10 +23,6 @@ const RUN_MESSAGES: usize = 32;
 
 /// Writes outgoing messages in the format of a transport.
 pub(crate) trait DeliveryWriter {
-    /// Transport that this writer serves.
-    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "for traces"))]
-    const TRANSPORT: Transport;
-
     /// Returns the number of bytes written.
     fn len(&self) -> usize;
     /// Writes a message of this channel or pattern.
@@ -58,21 +51,21 @@ impl Backlog {
 }
 
 impl Sessions {
-    /// Takes a batch of messages to send on a connection, with their receipts. Takes nothing if the session
-    /// is no longer attached to the connection.
+    /// Takes a batch of messages to send on a connection. Takes nothing if the session is no longer attached
+    /// to the connection.
     pub(crate) fn take_outgoing(
         &self,
         session: &SessionCell,
         mailbox: &Mailbox,
         take: impl FnOnce(&mut SessionOutbox) -> DeliveryBatch,
-    ) -> (Backlog, Receipts) {
+    ) -> Backlog {
         let batch = Self::with_outbox(session, mailbox, take);
         let Some(batch) = batch else { return Default::default() };
         if batch.needs_sent_notification {
             self.handle_connection(session, mailbox.id, ConnectionInput::Sent);
         }
         self.metrics.channels.delivered(batch.messages, batch.gaps);
-        (batch.backlog, batch.receipts)
+        batch.backlog
     }
 }
 
@@ -81,8 +74,6 @@ impl Sessions {
 pub(crate) struct DeliveryBatch {
     pub(crate) messages: u64,
     pub(crate) gaps: u64,
-    /// Receipts to report once the kernel has accepted the bytes.
-    pub(crate) receipts: Receipts,
     pub(crate) backlog: Backlog,
     /// Whether the session's state machine must be notified that something was sent.
     pub(crate) needs_sent_notification: bool,
@@ -91,10 +82,9 @@ pub(crate) struct DeliveryBatch {
 impl DeliveryBatch {
     /// Appends a batch that was taken afterwards.
     pub(crate) fn add(&mut self, batch: Self) {
-        let Self { messages, gaps, receipts, backlog, needs_sent_notification } = batch;
+        let Self { messages, gaps, backlog, needs_sent_notification } = batch;
         self.messages += messages;
         self.gaps += gaps;
-        self.receipts.add(receipts);
         (self.backlog, self.needs_sent_notification) = (backlog, needs_sent_notification);
     }
 }
@@ -104,16 +94,10 @@ impl DeliveryBatch {
 // function.
 #[inline]
 pub(crate) fn take_batch(outbox: &mut SessionOutbox, out: &mut impl DeliveryWriter) -> DeliveryBatch {
-    let BatchContents { messages, gaps, receipts, is_waiting_for_log } = take(outbox, out);
+    let BatchContents { messages, gaps, is_waiting_for_log } = take(outbox, out);
     let more = !is_waiting_for_log && outbox.next_turn().is_some();
     let backlog = Backlog { has_more: more, awaits_ack: outbox.is_stopped() };
-    DeliveryBatch {
-        messages,
-        gaps,
-        receipts,
-        backlog,
-        needs_sent_notification: outbox.needs_acknowledgement(),
-    }
+    DeliveryBatch { messages, gaps, backlog, needs_sent_notification: outbox.needs_acknowledgement() }
 }
 
 /// Contents of a batch.
@@ -121,13 +105,12 @@ pub(crate) fn take_batch(outbox: &mut SessionOutbox, out: &mut impl DeliveryWrit
 struct BatchContents {
     messages: u64,
     gaps: u64,
-    receipts: Receipts,
     /// Whether a log is still being loaded. Nothing is taken until it is complete.
     is_waiting_for_log: bool,
 }
 
 #[inline]
-fn take<O: DeliveryWriter>(outbox: &mut SessionOutbox, out: &mut O) -> BatchContents {
+fn take(outbox: &mut SessionOutbox, out: &mut impl DeliveryWriter) -> BatchContents {
     let mut taken = BatchContents::default();
     let before = out.len();
     while let Some(turn) = outbox.next_turn() {
@@ -150,12 +133,6 @@ fn take<O: DeliveryWriter>(outbox: &mut SessionOutbox, out: &mut O) -> BatchCont
                     out.message(seq + number, &subscription.channel, offset + number, message);
                 }
                 taken.messages += count as u64;
-                #[cfg(feature = "otlp")]
-                {
-                    let index = subscription.key.index();
-                    let run = TakenRun { offset, count, index, transport: O::TRANSPORT.into() };
-                    taken.receipts.take(log.traced(), run, |log| subscriber_index(outbox, log));
-                }
                 if caught_up {
                     log.set_waiting(subscription.key);
                 }
@@ -185,14 +162,6 @@ fn take<O: DeliveryWriter>(outbox: &mut SessionOutbox, out: &mut O) -> BatchCont
         }
     }
     taken
-}
-
-/// Returns the index of the session among the subscribers of this log, if the session is subscribed.
-#[cfg(feature = "otlp")]
-fn subscriber_index(outbox: &SessionOutbox, log: u64) -> Option<usize> {
-    let mut subscriptions = outbox.subscriptions();
-    let found = subscriptions.find(|subscription| subscription.channel.channel.number() == log)?;
-    Some(found.channel.key.index())
 }
 
 /// Returns how many messages of these sizes fit into `budget` bytes, but at least one.

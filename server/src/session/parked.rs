@@ -17,7 +17,6 @@ use super::delivery::SessionOutbox;
 use super::mailbox::{Mailbox, ParkedMailbox, Posted, Signals};
 use super::sessions::Sessions;
 use super::step::signals_of;
-use crate::trace::Receipts;
 
 /// A parked connection, implemented by each transport. The session's lock is held during all calls except
 /// [`ParkedConnection::unpark`], and none of them blocks.
@@ -55,8 +54,6 @@ pub(crate) struct PendingWork {
     pub(crate) read: Vec<u8>,
     /// Bytes that the kernel did not accept.
     pub(crate) unwritten: Vec<u8>,
-    /// Receipts for `unwritten`, and for messages that were taken and that the task will send.
-    pub(crate) receipts: Receipts,
     /// Seq of the ping at the end of `unwritten`, if there is one.
     pub(crate) ping: Option<u64>,
     /// Error that broke the connection. If there is one, the task sends nothing and only cleans up.

@@ -1,25 +1,71 @@
 //! Replacements for the tracing types in a build without the feature `otlp`. They have no size and do
 //! nothing.
 
-use hyper::StatusCode;
+use std::sync::Arc;
+
+use hyper::{HeaderMap, StatusCode};
+
+use super::TraceSettings;
+use crate::entropy::Entropy;
+use crate::executor::Executor;
+use crate::metrics::Metrics;
+use crate::timeouts::Timeouts;
+
+/// A tracer, of which this build has none.
+#[derive(Debug)]
+pub(crate) enum Tracer {}
 
 /// A request that is not traced.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestTrace(());
 
 /// A publish that is not traced.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct PublishTrace(());
 
-/// Empty set of traced messages.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TracedMessages(());
+/// A fan-out that is not traced.
+#[derive(Debug, Default)]
+pub(crate) struct FanOutTrace(());
 
-/// Empty set of receipts.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Receipts(());
+/// Empty set of traced fan-outs.
+#[derive(Debug, Default)]
+pub(crate) struct FanOutTraces(());
 
-const _: () = assert!(size_of::<(RequestTrace, PublishTrace, TracedMessages, Receipts)>() == 0);
+const _: () = assert!(size_of::<(RequestTrace, PublishTrace, FanOutTrace, FanOutTraces)>() == 0);
+
+impl Tracer {
+    pub(crate) const IS_AVAILABLE: bool = false;
+
+    pub(crate) fn new(
+        _: TraceSettings,
+        _engine: &'static str,
+        _: &Arc<Timeouts>,
+        _: &Entropy,
+        _: &Arc<Metrics>,
+    ) -> Option<Arc<Self>> {
+        None
+    }
+
+    pub(crate) fn start(&self, _: &dyn Executor) {
+        match *self {}
+    }
+
+    pub(crate) fn begin(&self, _route: &'static str, _: &HeaderMap, _scheme: &'static str) -> RequestTrace {
+        match *self {}
+    }
+
+    pub(crate) fn hurry(&self) {
+        match *self {}
+    }
+
+    pub(crate) async fn flushed(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        match *self {}
+    }
+}
 
 impl RequestTrace {
     pub(crate) fn publish(&self, _channel: &str, _bytes: usize) -> PublishTrace {
@@ -40,37 +86,15 @@ impl PublishTrace {
 
     pub(crate) fn refused(self, _code: &'static str) {}
 
+    #[inline]
+    pub(crate) fn fan_out(&self, _channel: &str) -> FanOutTrace {
+        FanOutTrace(())
+    }
+
     pub(crate) fn answered(self, _answer: Result<(u64, &str), &'static str>) {}
 }
 
-impl TracedMessages {
+impl FanOutTraces {
     #[inline]
-    pub(crate) const fn is_empty(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    pub(crate) fn departure(&self, _follower: usize) -> Departure {
-        Departure(())
-    }
-}
-
-/// Departure of a subscriber that no delivery awaits.
-#[derive(Debug)]
-pub(crate) struct Departure(());
-
-impl Departure {
-    #[inline]
-    pub(crate) fn report(self) {}
-}
-
-impl Receipts {
-    #[inline]
-    pub(crate) fn add(&mut self, _more: Self) {}
-
-    #[inline]
-    pub(crate) fn written(&mut self) {}
-
-    #[inline]
-    pub(crate) fn forget(&mut self) {}
+    pub(crate) fn add(&mut self, _: &FanOutTrace) {}
 }

@@ -1,8 +1,11 @@
 //! Exports spans to a collector, by OTLP over HTTP.
 //!
-//! The SDK's processors and the exporter crate use their own threads and clocks, and do not report what they
-//! drop. Therefore, queueing and sending are implemented here; only the encoding comes from
-//! `opentelemetry-proto`.
+//! Queueing and sending are implemented here; only the encoding comes from `opentelemetry-proto`. The SDK's
+//! `BatchSpanProcessor` could run on this server's executor and clock, but only together with
+//! `opentelemetry-otlp`, which has its own: it sleeps between retries with tokio's timers or
+//! `std::thread::sleep`, does not report how many spans the collector rejected, and keeps retrying during a
+//! shutdown. The processor blocks a thread until the last export has ended, wakes up every few seconds even
+//! if nothing is traced, and requires an experimental feature.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,12 +32,12 @@ use tokio::sync::Notify;
 use super::settings::TraceSettings;
 use super::span::truncated;
 use crate::entropy::Entropy;
-use crate::metrics::Metrics;
+use crate::metrics::{DroppedSpans, Metrics};
 use crate::outbound::{Backoff, OutboundClient, OutboundError, Pending};
 use crate::timeouts::Timeouts;
 
 /// Maximum number of queued spans; more are dropped. A broadcast to the maximum number of channels creates
-/// half as many.
+/// 3,001.
 pub(super) const MAX_QUEUED: usize = 8192;
 /// Maximum number of spans in a request.
 const MAX_BATCH_SPANS: usize = 512;
@@ -101,7 +104,7 @@ impl Exporter {
     /// Queues a span, or drops it if the queue is full.
     pub(super) fn push(&self, span: SpanData) {
         if !self.pending.enter(MAX_QUEUED) {
-            return self.metrics.trace.overflowed();
+            return self.count_dropped(DroppedSpans::QUEUE, 1);
         }
         let queue = {
             let mut queue = self.queue.lock();
@@ -111,6 +114,10 @@ impl Exporter {
         if matches!(queue, 1 | MAX_BATCH_SPANS) {
             self.filled.notify_one();
         }
+    }
+
+    fn count_dropped(&self, reason: DroppedSpans, spans: usize) {
+        self.metrics.trace_dropped.get_or_create(&reason).inc_by(spans as u64);
     }
 
     /// Counts the spans that are queued or in flight.
@@ -126,7 +133,7 @@ impl Exporter {
             let batch = self.take();
             let count = batch.len();
             let unsent = self.deliver(batch, &mut is_failing).await;
-            self.metrics.trace.unsent(unsent.min(count));
+            self.count_dropped(DroppedSpans::COLLECTOR, unsent.min(count));
             self.pending.leave(count);
         }
     }

@@ -1,10 +1,8 @@
-use std::sync::Arc;
-
 use encke_core::Timestamp;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 
-use super::delivery::Delivery;
+use super::fan_out::FanOutTrace;
 use super::span::{Parent, Span, count_value, truncated};
 
 /// A publish, possibly traced.
@@ -18,7 +16,6 @@ struct TracedPublish {
     /// The span of this publish, if the request has several publishes.
     own: Option<PublishSpan>,
     begins: Timestamp,
-    delivery: Arc<Delivery>,
 }
 
 #[derive(Debug)]
@@ -31,25 +28,26 @@ struct PublishSpan {
 impl PublishTrace {
     pub(crate) const NONE: Self = Self(None);
 
-    pub(super) fn without_own_span(parent: Parent, channel: &str) -> Self {
-        Self::new(parent, None, channel)
+    pub(super) fn without_own_span(parent: Parent) -> Self {
+        Self::new(parent, None)
     }
 
     pub(super) fn with_own_span(request: &Parent, channel: &str, bytes: usize) -> Self {
         let parent = Parent { context: request.child(), ..request.clone() };
         let own =
             PublishSpan { request: request.context.span_id(), channel: truncated(channel).into(), bytes };
-        Self::new(parent, Some(own), channel)
+        Self::new(parent, Some(own))
     }
 
-    fn new(parent: Parent, own: Option<PublishSpan>, channel: &str) -> Self {
-        let delivery = Arc::new(Delivery::new(parent.clone(), channel));
-        Self(Some(Box::new(TracedPublish { begins: parent.now(), parent, own, delivery })))
+    fn new(parent: Parent, own: Option<PublishSpan>) -> Self {
+        Self(Some(Box::new(TracedPublish { begins: parent.now(), parent, own })))
     }
 
-    /// Delivery of the message once it is in a log.
-    pub(super) fn delivery(&self) -> Option<&Arc<Delivery>> {
-        self.0.as_ref().map(|traced| &traced.delivery)
+    /// Begins the fan-out of the message, which is being appended to its logs.
+    pub(crate) fn fan_out(&self, channel: &str) -> FanOutTrace {
+        self.0
+            .as_ref()
+            .map_or_else(FanOutTrace::default, |traced| FanOutTrace::begin(&traced.parent, channel))
     }
 
     /// Records that the publish was rejected before the engine was called.

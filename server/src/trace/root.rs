@@ -45,7 +45,7 @@ impl RequestTrace {
     pub(crate) fn publish(&self, channel: &str, bytes: usize) -> PublishTrace {
         let Some(request) = &self.0 else { return PublishTrace::NONE };
         request.outcome.lock().attributes.extend(destination(channel, bytes));
-        PublishTrace::without_own_span(request.parent.clone(), channel)
+        PublishTrace::without_own_span(request.parent.clone())
     }
 
     /// Records that the request publishes to several channels.

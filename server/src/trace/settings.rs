@@ -3,6 +3,7 @@ use hyper::HeaderMap;
 use crate::outbound::{Target, Trust};
 
 /// Settings of the trace export.
+#[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only the exporter reads them"))]
 #[derive(Clone, Debug)]
 pub(crate) struct TraceSettings {
     /// The collector's URL for traces.

@@ -6,9 +6,7 @@ use hyper::header::HOST;
 use opentelemetry::KeyValue;
 
 use super::context::{SampledContext, TraceSampler};
-use super::delivery::Delivery;
 use super::export::Exporter;
-use super::open_deliveries::OpenDeliveries;
 use super::root::RequestTrace;
 use super::settings::TraceSettings;
 use super::span::{Parent, WallClock, truncated};
@@ -23,38 +21,31 @@ pub(crate) struct Tracer {
     pub(super) sampler: TraceSampler,
     /// Kind of the engine that appends messages.
     pub(super) engine: &'static str,
-    pub(super) open: OpenDeliveries,
     pub(super) exporter: Arc<Exporter>,
     timeouts: Arc<Timeouts>,
-    metrics: Arc<Metrics>,
 }
 
 impl Tracer {
-    /// Creates a tracer. Nothing is sent before [`Self::start`].
+    /// Whether this build can trace.
+    pub(crate) const IS_AVAILABLE: bool = true;
+
+    /// Creates a tracer. Nothing is sent before [`Self::start`]. Returns `None` if this build cannot trace.
     pub(crate) fn new(
         settings: TraceSettings,
         engine: &'static str,
         timeouts: &Arc<Timeouts>,
         entropy: &Entropy,
         metrics: &Arc<Metrics>,
-    ) -> Arc<Self> {
+    ) -> Option<Arc<Self>> {
         let sampler = TraceSampler::new(settings.sample, entropy.clone());
         let exporter = Exporter::new(settings, Arc::clone(timeouts), entropy.clone(), Arc::clone(metrics));
-        Arc::new(Self {
-            sampler,
-            engine,
-            open: OpenDeliveries::default(),
-            exporter: Arc::new(exporter),
-            timeouts: Arc::clone(timeouts),
-            metrics: Arc::clone(metrics),
-        })
+        let (exporter, timeouts) = (Arc::new(exporter), Arc::clone(timeouts));
+        Some(Arc::new(Self { sampler, engine, exporter, timeouts }))
     }
 
     /// Starts sending.
-    pub(crate) fn start(self: &Arc<Self>, executor: &dyn Executor) {
+    pub(crate) fn start(&self, executor: &dyn Executor) {
         executor.spawn(Box::pin(Arc::clone(&self.exporter).run()));
-        let tracer = Arc::clone(self);
-        executor.spawn(Box::pin(async move { tracer.open.end_overdue(&tracer.timeouts).await }));
     }
 
     /// Starts the trace of a POST request for this route.
@@ -85,23 +76,13 @@ impl Tracer {
         self.timeouts.clock().now()
     }
 
-    /// Registers a delivery, unless too many are open.
-    pub(super) fn open(&self, delivery: &Arc<Delivery>, now: Timestamp) -> Option<u64> {
-        let number = self.open.enter(delivery, now);
-        if number.is_none() {
-            self.metrics.trace.too_many_open();
-        }
-        number
-    }
-
     /// Sends queued spans without delay from now on.
     pub(crate) fn hurry(&self) {
         self.exporter.pending().hurry();
     }
 
-    /// Ends all traces, and waits until every span has been sent or dropped.
+    /// Waits until every queued span has been sent or dropped.
     pub(crate) async fn flushed(&self) {
-        self.open.give_up_all();
         self.exporter.pending().flushed().await;
     }
 

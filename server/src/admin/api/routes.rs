@@ -148,7 +148,6 @@ impl Route {
     }
 
     /// Returns the path to be recorded in traces, or `None` if requests to this route are not traced.
-    #[cfg(feature = "otlp")]
     pub(crate) fn traced_path(&self) -> Option<&'static str> {
         matches!(self.path, "/api/publish" | "/api/broadcast").then_some(self.path)
     }

@@ -13,7 +13,7 @@ use crate::admission::BrowserPoll;
 use crate::channel::{ChannelName, LogMessage};
 use crate::client::bayeux::{end_pause_advice, final_reply};
 use crate::client::{Attachment, unsubscribed};
-use crate::session::{Channel, DeliveryWriter, Transport};
+use crate::session::{Channel, DeliveryWriter};
 use crate::transport::bayeux_arrays::{append_event, array_len, write_array};
 
 /// Response to a request with a `/meta/connect`: messages, then the replies to the request's other messages,
@@ -107,8 +107,6 @@ impl PollResponseWriter for Box<ConnectResponseWriter> {
 }
 
 impl DeliveryWriter for Box<ConnectResponseWriter> {
-    const TRANSPORT: Transport = Transport::Poll;
-
     fn len(&self) -> usize {
         self.collected.events.len()
     }

@@ -9,7 +9,7 @@ use super::response::{JsonArray, PollResponse};
 use super::response_writer::PollResponseWriter;
 use crate::channel::{ChannelName, LogMessage};
 use crate::client::{Attachment, goaway, hello, retry_ms, unsubscribed};
-use crate::session::{Channel, DeliveryWriter, Transport};
+use crate::session::{Channel, DeliveryWriter};
 
 /// Response in the `json` dialect: an array of the objects that a WebSocket client would receive.
 #[derive(Debug, Default)]
@@ -75,8 +75,6 @@ fn superseded() -> PollResponse {
 }
 
 impl DeliveryWriter for JsonResponseWriter {
-    const TRANSPORT: Transport = Transport::Poll;
-
     fn len(&self) -> usize {
         self.array.len()
     }

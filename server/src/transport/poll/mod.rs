@@ -81,9 +81,11 @@ pub(crate) async fn count_request(attachment: &Attachment) {
     attachment.count_frame();
 }
 
+type Finishing<S, C> = Either<BoxFuture<'static, Option<Answered<S, C>>>, Ready<Option<Answered<S, C>>>>;
+
 fn finish<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(
     poll: HeldPoll<S, F, C>,
-) -> Either<BoxFuture<'static, Option<Answered<S, C>>>, Ready<Option<Answered<S, C>>>> {
+) -> Finishing<S, C> {
     if !poll.protocol().keep_alive {
         return Either::Left(Box::pin(end(poll).map(|()| None)));
     }

@@ -6,7 +6,7 @@ use encke_core::encodings::CachedDialect;
 use hyper::StatusCode;
 
 use crate::channel::LogMessage;
-use crate::session::{Channel, DeliveryWriter, Transport};
+use crate::session::{Channel, DeliveryWriter};
 use crate::transport::pattern_origin::pattern_origin;
 
 /// JSON array of objects in the `json` dialect.
@@ -50,8 +50,6 @@ impl TextSink for JsonArray {
 }
 
 impl DeliveryWriter for JsonArray {
-    const TRANSPORT: Transport = Transport::Poll;
-
     fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -12,7 +12,7 @@ use super::positions::Positions;
 use crate::channel::LogMessage;
 use crate::client::{goaway, retry_ms};
 use crate::entropy::Entropy;
-use crate::session::{Channel, DeliveryWriter, Transport};
+use crate::session::{Channel, DeliveryWriter};
 use crate::transport::pattern_origin::pattern_origin;
 
 /// Approximate size of an event without its token and its text: two field names, a seq, a position, and line
@@ -85,8 +85,6 @@ impl TextSink for EventWriter<'_> {
 }
 
 impl DeliveryWriter for EventWriter<'_> {
-    const TRANSPORT: Transport = Transport::Events;
-
     fn len(&self) -> usize {
         self.out.len()
     }

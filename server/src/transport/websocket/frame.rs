@@ -6,7 +6,7 @@ use encke_core::session::Heartbeat;
 
 use super::dialect::WebSocketDialect;
 use crate::channel::LogMessage;
-use crate::session::{Channel, DeliveryWriter, Transport};
+use crate::session::{Channel, DeliveryWriter};
 
 const FINAL: u8 = 0x80;
 const TEXT: u8 = 0x1;
@@ -94,8 +94,6 @@ pub(super) struct OutgoingFrames<'a, D> {
 }
 
 impl<D: WebSocketDialect> DeliveryWriter for OutgoingFrames<'_, D> {
-    const TRANSPORT: Transport = Transport::WebSocket;
-
     fn len(&self) -> usize {
         self.frames.0.len() + self.dialect.buffered_bytes()
     }

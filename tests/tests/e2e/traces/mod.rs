@@ -1,7 +1,5 @@
 //! Traces of publishes through the admin API, as an OpenTelemetry collector receives them.
 
-// Selection of the deliveries that are traced, and how long they are traced.
-mod delivery;
 // Failures between server and collector.
 mod faults;
 // Spans and their attributes.

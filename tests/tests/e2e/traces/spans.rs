@@ -1,7 +1,7 @@
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use encke_tests::Collector;
 use encke_tests::server::IN_MEMORY;
-use encke_tests::{Collector, EventStream, PollClient};
 use serde_json::{Value, json};
 
 use super::{attribute, publish, span_named};
@@ -14,27 +14,17 @@ fn now() -> u64 {
     u64::try_from(since.as_nanos()).expect("the clock is before 2554")
 }
 
-/// Checks the trace of a message that is delivered over three transports with this `parking` setting.
-fn publish_to_three_transports(parking: &str) {
+#[test]
+fn a_publish_has_three_spans() {
     let collector = Collector::default();
-    let server = collector.server(&[parking, IN_MEMORY]).start();
-    let mut socket = server.client();
-    socket.subscribe("news");
-    let mut stream = EventStream::open(server.public, "channels=news");
-    stream.hello();
-    let mut poll = PollClient::connect(server.public);
-    let opened = poll.get("channels=news").json();
-    let token = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
-    poll.send_get(&format!("resume={token}&seq=0"));
-    let session = token.split_once('.').expect("an id").0;
-    server.await_phase(session, "attached");
+    let server = collector.server(&[IN_MEMORY]).start();
+    let mut subscribers: Vec<_> = (0..100).map(|_| server.client()).collect();
+    subscribers.iter_mut().for_each(|client| drop(client.subscribe("news")));
 
     let before = now();
     assert_eq!(publish(&server, "news", "contents must not appear", ""), 200);
-    socket.object();
-    stream.object();
-    poll.response();
-    let spans = collector.await_trace("POST /api/publish", 4);
+    subscribers.iter_mut().for_each(|client| drop(client.object()));
+    let spans = collector.await_trace("POST /api/publish", 3);
     let after = now();
 
     let request = span_named(&spans, "POST /api/publish");
@@ -47,8 +37,8 @@ fn publish_to_three_transports(parking: &str) {
     assert_eq!(attribute(request, "server.address"), Some(&json!("127.0.0.1")));
     assert_eq!(attribute(request, "messaging.destination.name"), Some(&json!("news")));
     assert_eq!(attribute(request, "messaging.message.body.size"), Some(&json!(26)));
-    let [append, fan_out, deliver] = ["append", "fan out", "deliver"].map(|name| span_named(&spans, name));
-    for child in [append, fan_out, deliver] {
+    let [append, fan_out] = ["append", "fan out"].map(|name| span_named(&spans, name));
+    for child in [append, fan_out] {
         assert_eq!((&child.parent, &child.error), (&request.id, &None), "{child:#?}");
         assert!(child.start >= request.start && child.end >= child.start, "{spans:#?}");
     }
@@ -56,36 +46,13 @@ fn publish_to_three_transports(parking: &str) {
     let id = attribute(append, "messaging.message.id").and_then(Value::as_str).expect("an id");
     assert!(id.ends_with(":1"), "{id}");
     assert!(request.end >= append.end, "{spans:#?}");
-    assert_eq!(fan_out.start, deliver.start);
-    assert!(before <= request.start && deliver.start <= append.end && deliver.end <= after, "{spans:#?}");
-
-    assert_eq!(attribute(deliver, "encke.deliver.complete"), Some(&json!(true)));
-    assert_eq!(attribute(deliver, "encke.deliver.connections"), Some(&json!(3)));
-    for transport in ["websocket", "sse", "poll"] {
-        let name = format!("encke.deliver.connections.{transport}");
-        assert_eq!(attribute(deliver, &name), Some(&json!(1)), "{deliver:#?}");
-    }
-    let seconds = |name: &str| attribute(deliver, name).and_then(Value::as_f64).expect("a time");
-    let (first, last) =
-        (seconds("encke.deliver.first_write_seconds"), seconds("encke.deliver.last_write_seconds"));
-    assert!(0.0 <= first && first <= last, "{deliver:#?}");
-    let took = Duration::from_nanos(deliver.end - deliver.start).as_secs_f64();
-    assert!((took - last).abs() < 1e-6, "the span ends with the last write: {deliver:#?}");
+    assert_eq!(attribute(fan_out, "messaging.destination.name"), Some(&json!("news")));
+    assert!(before <= request.start && fan_out.start <= append.end && fan_out.end <= after, "{spans:#?}");
     let exports = collector.backend.requests();
     let is_exported = |text: &str| {
         exports.iter().any(|export| export.body.windows(text.len()).any(|part| part == text.as_bytes()))
     };
-    assert!(is_exported("news") && !is_exported("must not appear") && !is_exported(&token), "{spans:#?}");
-}
-
-#[test]
-fn delivery_to_active_connections_is_traced() {
-    publish_to_three_transports("parking.after=off");
-}
-
-#[test]
-fn delivery_to_parked_connections_is_traced() {
-    publish_to_three_transports("parking.after=0s");
+    assert!(is_exported("news") && !is_exported("must not appear"), "{spans:#?}");
 }
 
 #[test]
@@ -97,16 +64,12 @@ fn a_publish_joins_the_trace_of_its_caller() {
     assert_eq!(publish(&server, "b", 1, &traceparent("00")), 200, "the caller has not sampled it");
     let with_state = traceparent("01") + "tracestate: vendor=1\r\n";
     assert_eq!(publish(&server, "c", 1, &with_state), 200);
-    let spans = collector.await_trace("POST /api/publish", 4);
-    assert_eq!(collector.spans().len(), 4, "the other publishes are not traced");
+    let spans = collector.await_trace("POST /api/publish", 3);
+    assert_eq!(collector.spans().len(), 3, "the other publishes are not traced");
     assert!(spans.iter().all(|span| span.trace == TRACE && span.state == "vendor=1"), "{spans:#?}");
     let request = span_named(&spans, "POST /api/publish");
     assert_eq!(request.parent, CALLER);
     assert_eq!(attribute(request, "messaging.destination.name"), Some(&json!("c")));
-    // The channel has no subscribers.
-    let deliver = span_named(&spans, "deliver");
-    assert_eq!(attribute(deliver, "encke.deliver.complete"), Some(&json!(true)));
-    assert_eq!(attribute(deliver, "encke.deliver.connections"), Some(&json!(0)));
 }
 
 #[test]
@@ -115,7 +78,7 @@ fn a_broadcast_has_a_span_for_each_channel() {
     let server = collector.server(&[IN_MEMORY]).start();
     let body = json!({ "channels": ["a", "$b"], "data": 1 }).to_string();
     assert_eq!(server.admin.post("/api/broadcast", &body).status, 200);
-    let spans = collector.await_trace("POST /api/broadcast", 6);
+    let spans = collector.await_trace("POST /api/broadcast", 5);
     let request = span_named(&spans, "POST /api/broadcast");
     assert_eq!(attribute(request, "messaging.batch.message_count"), Some(&json!(2)));
     let [good, bad] = ["publish a", "publish $b"].map(|name| span_named(&spans, name));
@@ -124,7 +87,7 @@ fn a_broadcast_has_a_span_for_each_channel() {
         assert_eq!(attribute(span, "messaging.destination.name"), Some(&json!(channel)));
     }
     assert_eq!((&good.error, bad.error.as_deref()), (&None, Some("bad_channel")));
-    for name in ["append", "fan out", "deliver"] {
+    for name in ["append", "fan out"] {
         assert_eq!(span_named(&spans, name).parent, good.id);
     }
 }
@@ -165,7 +128,7 @@ fn configured_headers_are_sent() {
         .environment("ENCKE_TRACE__HEADERS", r#"["authorization: Bearer hunter2", "x-tenant: a:b"]"#)
         .start();
     assert_eq!(publish(&server, "news", 1, ""), 200);
-    assert_eq!(collector.await_trace("POST /api/publish", 4).len(), 4);
+    assert_eq!(collector.await_trace("POST /api/publish", 3).len(), 3);
     let export = &collector.backend.requests()[0];
     assert_eq!(export.header("authorization"), Some("Bearer hunter2"));
     assert_eq!(export.header("x-tenant"), Some("a:b"));
