@@ -6,7 +6,6 @@ mod render;
 
 use std::sync::LazyLock;
 
-use super::files;
 use crate::http::EmbeddedFile;
 use render::{RenderedDocument, render};
 
@@ -17,7 +16,7 @@ pub(super) static PAGE: LazyLock<EmbeddedFile> =
     LazyLock::new(|| EmbeddedFile::new("text/html; charset=utf-8", page(README).into_bytes().leak()));
 
 fn page(markdown: &str) -> String {
-    let RenderedDocument { body, sections } = render(markdown, picture);
+    let RenderedDocument { body, sections } = render(markdown);
     let sections = sections.iter().map(|section| {
         let (id, title) = (&section.id, &section.title);
         format!("          <li><a href=\"#{id}\">{title}</a></li>\n")
@@ -52,12 +51,6 @@ fn page(markdown: &str) -> String {
 </html>
 "##
     )
-}
-
-/// Returns the URL of an image in the repository, if it is served.
-fn picture(path: &str) -> Option<String> {
-    let name = path.strip_prefix("server/dashboard/")?;
-    files::find(name).map(|_| format!("/dashboard/{name}"))
 }
 
 #[cfg(test)]

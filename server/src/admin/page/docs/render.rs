@@ -19,15 +19,13 @@ pub(super) struct Section {
 }
 
 /// Renders a document for readers who may have neither the repository nor a network connection. Links to
-/// anchors of the document and complete URLs are kept; links to other files become plain text. An image is
-/// kept if `picture` returns its URL, and replaced by its description otherwise. HTML is shown as text, and
-/// comments are removed.
-pub(super) fn render(markdown: &str, picture: impl Fn(&str) -> Option<String>) -> RenderedDocument {
+/// anchors of the document and complete URLs are kept; links to other files become plain text. Images are
+/// replaced by their descriptions. HTML is shown as text, and comments are removed.
+pub(super) fn render(markdown: &str) -> RenderedDocument {
     let events: Vec<_> = Parser::new_ext(markdown, Options::ENABLE_TABLES).collect();
     let headings = headings(&events);
     let anchors: HashSet<_> = headings.iter().map(|heading| heading.id.as_str()).collect();
-    let mut kept =
-        EventFilter { anchors, picture, links: Vec::new(), pictures: Vec::new(), in_comment: false };
+    let mut kept = EventFilter { anchors, links: Vec::new(), in_comment: false };
     let mut ids = headings.iter();
     let mut body = String::new();
     let events = events.iter().filter_map(|event| match event {
@@ -78,17 +76,14 @@ fn escaped(text: String) -> String {
 }
 
 /// Filter for the events of a document.
-struct EventFilter<'a, P> {
+struct EventFilter<'a> {
     anchors: HashSet<&'a str>,
-    picture: P,
     /// Whether to keep each of the open links.
     links: Vec<bool>,
-    /// Whether to keep each of the open images.
-    pictures: Vec<bool>,
     in_comment: bool,
 }
 
-impl<P: Fn(&str) -> Option<String>> EventFilter<'_, P> {
+impl EventFilter<'_> {
     fn event<'e>(&mut self, event: &Event<'e>) -> Option<Event<'e>> {
         match event {
             Event::Start(Tag::Link { dest_url, .. }) => {
@@ -97,19 +92,8 @@ impl<P: Fn(&str) -> Option<String>> EventFilter<'_, P> {
                 is_kept.then(|| event.clone())
             }
             Event::End(TagEnd::Link) => self.links.pop().unwrap_or_default().then(|| event.clone()),
-            Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
-                let shown = (self.picture)(dest_url);
-                self.pictures.push(shown.is_some());
-                let (title, id) = (title.clone(), id.clone());
-                Some(Event::Start(match shown {
-                    Some(url) => Tag::Image { link_type: *link_type, dest_url: url.into(), title, id },
-                    None => Tag::Emphasis,
-                }))
-            }
-            Event::End(TagEnd::Image) => {
-                let is_shown = self.pictures.pop().unwrap_or_default();
-                Some(Event::End(if is_shown { TagEnd::Image } else { TagEnd::Emphasis }))
-            }
+            Event::Start(Tag::Image { .. }) => Some(Event::Start(Tag::Emphasis)),
+            Event::End(TagEnd::Image) => Some(Event::End(TagEnd::Emphasis)),
             Event::Start(Tag::HtmlBlock) | Event::End(TagEnd::HtmlBlock) => None,
             Event::Html(text) | Event::InlineHtml(text) => {
                 self.in_comment |= text.trim_start().starts_with("<!--");
@@ -134,8 +118,7 @@ mod tests {
     use super::*;
 
     fn body(markdown: &str) -> String {
-        let picture = |path: &str| (path == "a/served.png").then(|| "/dashboard/served.png".to_owned());
-        render(markdown, picture).body
+        render(markdown).body
     }
 
     #[test]
@@ -157,9 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_that_are_not_served_are_told() {
-        let shown = "<p><img src=\"/dashboard/served.png\" alt=\"it\" /></p>\n";
-        assert_eq!(body("![it](a/served.png)"), shown);
+    fn images_become_their_descriptions() {
         assert_eq!(body("![it](a/other.png)"), "<p><em>it</em></p>\n");
         assert_eq!(body("![it](https://elsewhere.example/a.png)"), "<p><em>it</em></p>\n");
     }
@@ -180,7 +161,7 @@ mod tests {
 
     #[test]
     fn sections_are_headings_of_the_second_level() {
-        let rendered = render("# A\n## B & `c`\n### D\n## B & `c`\n", |_| None);
+        let rendered = render("# A\n## B & `c`\n### D\n## B & `c`\n");
         let sections: Vec<_> =
             rendered.sections.iter().map(|section| (&*section.id, &*section.title)).collect();
         assert_eq!(sections, [("b--c", "B &amp; c"), ("b--c-1", "B &amp; c")]);
