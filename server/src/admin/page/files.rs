@@ -21,6 +21,12 @@ macro_rules! files {
 /// The dashboard's HTML page.
 pub(super) static INDEX: LazyLock<EmbeddedFile> = LazyLock::new(|| file!("index.html"));
 
+/// The README as a page, rendered by the build script.
+pub(super) static DOCS: LazyLock<EmbeddedFile> =
+    LazyLock::new(|| EmbeddedFile::new("text/html; charset=utf-8", DOCS_HTML.as_bytes()));
+
+const DOCS_HTML: &str = include_str!(concat!(env!("OUT_DIR"), "/docs.html"));
+
 /// The scripts, styles and images of the page.
 static FILES: LazyLock<Vec<NamedFile>> = LazyLock::new(|| {
     files! {
@@ -94,5 +100,28 @@ mod tests {
         let listed = FILES.iter().map(|(name, _)| (*name).to_owned()).chain(["index.html".to_owned()]);
         assert_eq!(listed.collect::<BTreeSet<_>>(), names);
         LazyLock::force(&INDEX);
+    }
+
+    #[test]
+    fn the_readme_is_a_page_of_its_own() {
+        let page = DOCS_HTML;
+        for section in ["guide", "operating", "growing", "reference"] {
+            assert!(page.contains(&format!("<h2 id=\"{section}\">")), "the dashboard links to {section}");
+            assert!(page.contains(&format!("<li><a href=\"#{section}\">")), "{section}");
+        }
+        // Check that the page contains nothing that the strict policy forbids or that would be loaded from
+        // another server.
+        for foreign in ["<script", "<style", "style=", "onerror", "src=\"http", "<!--"] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        assert!(page.contains("<td><code>encke_sessions</code></td>"), "the reference's tables are tables");
+        let ids = page.matches(" id=\"").count();
+        let links: Vec<_> = page.split(" href=\"").skip(1).map(|rest| rest.split('"').next()).collect();
+        assert!(ids > 30 && links.len() > 60, "{ids}, {}", links.len());
+        for link in links.into_iter().flatten() {
+            let is_whole = ["http://", "https://", "/"].iter().any(|start| link.starts_with(start));
+            let is_here = link.strip_prefix('#').is_some_and(|id| page.contains(&format!(" id=\"{id}\"")));
+            assert!(is_whole || is_here, "{link}");
+        }
     }
 }

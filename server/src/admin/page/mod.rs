@@ -1,7 +1,6 @@
 //! The dashboard's files, which are embedded in the binary. They are served without a key, because they
 //! contain no data: the page loads its data from the API.
 
-mod docs;
 mod files;
 mod policy;
 
@@ -27,7 +26,7 @@ pub(super) fn file(name: &str, headers: &HeaderMap, context: &Context) -> Result
 
 /// `GET /docs`
 pub(super) fn docs(headers: &HeaderMap, context: &Context) -> Reply {
-    guarded(&docs::PAGE, headers, context)
+    guarded(&files::DOCS, headers, context)
 }
 
 fn guarded(file: &EmbeddedFile, headers: &HeaderMap, context: &Context) -> Reply {
