@@ -6,7 +6,7 @@ use crate::Server;
 
 /// Returns the server's addresses, a command to try it, and the limit of file descriptors.
 #[must_use]
-pub fn banner(server: &Server, descriptors: u64) -> String {
+pub(super) fn banner(server: &Server, descriptors: u64) -> String {
     let (public, admin) = (server.public_address(), server.admin_address());
     let mut text = String::new();
     let version = env!("CARGO_PKG_VERSION");

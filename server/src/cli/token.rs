@@ -5,10 +5,10 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::auth::{Grant, Permission};
+use crate::clock::unix_now;
+use crate::config::Settings;
 use clap::Args;
-use encke_server::auth::{Grant, Permission};
-use encke_server::clock::unix_now;
-use encke_server::config::Settings;
 
 #[derive(Args)]
 pub(crate) struct TokenArgs {

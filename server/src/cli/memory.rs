@@ -4,9 +4,6 @@
 
 use std::time::Duration;
 
-#[global_allocator]
-static ALLOCATOR: encke_sys::Allocator = encke_sys::ALLOCATOR;
-
 /// How long memory stays free before it is returned. With a shorter time, busy connections would constantly
 /// request memory from the kernel.
 const DECAY_TIME: Duration = Duration::from_secs(1);

@@ -15,14 +15,14 @@ const BUFFERED_LINES: usize = 16 * 1024;
 /// The running logger. Dropping it writes the queued lines.
 #[must_use]
 #[derive(Debug)]
-pub struct Logging {
+pub(super) struct Logging {
     dropped: ErrorCounter,
     _writer: WorkerGuard,
 }
 
 impl Logging {
     /// Starts logging to standard error. `RUST_LOG` overrides the configured level.
-    pub fn start(config: &LogConfig) -> Self {
+    pub(super) fn start(config: &LogConfig) -> Self {
         let (writer, guard) = NonBlockingBuilder::default()
             .buffered_lines_limit(BUFFERED_LINES)
             .lossy(true)
@@ -48,7 +48,7 @@ impl Logging {
 
     /// Returns a function that reads how many lines were dropped.
     #[must_use]
-    pub fn dropped(&self) -> crate::LogLinesDropped {
+    pub(super) fn dropped(&self) -> crate::LogLinesDropped {
         let dropped = self.dropped.clone();
         Box::new(move || dropped.dropped_lines() as u64)
     }

@@ -10,9 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::clock::monotonic_now;
+use crate::config::Settings;
 use clap::Args;
-use encke_server::clock::monotonic_now;
-use encke_server::config::Settings;
 
 use deadline_stream::DeadlineStream;
 

@@ -1,0 +1,168 @@
+//! The command line of `encke`.
+
+mod banner;
+mod generate;
+mod healthcheck;
+mod logging;
+#[cfg(feature = "jemalloc")]
+mod memory;
+mod output;
+mod serve;
+mod token;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory, Parser, Subcommand};
+
+use crate::clock::unix_now;
+use crate::config::{self, Settings};
+use crate::snapshot::show;
+use output::{failure, print_error, print_result, usage_error};
+
+/// Runs the command that the process's arguments specify.
+#[must_use]
+pub fn main() -> ExitCode {
+    match Cli::parse() {
+        Cli { command: Some(command), .. } => command.execute(),
+        args => serve::run(&args.settings()),
+    }
+}
+
+/// Returns the definition of the command line, for man pages and completions.
+#[must_use]
+pub fn command() -> Command {
+    Cli::command()
+}
+
+/// Session server for WebSocket, server-sent events and long-polling, with every timeout on one timing wheel.
+#[derive(Parser)]
+#[command(name = "encke", version, args_conflicts_with_subcommands = true)]
+#[cfg_attr(
+    not(feature = "schemes"),
+    command(after_help = "This build has only `hierarchical` for timers.scheme.")
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<CliCommand>,
+    /// Configuration file (TOML). See `encke config default`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address that clients connect to; short for --set listen.public=ADDR.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Address of the admin listener; short for --set listen.admin=ADDR.
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+    /// Set a configuration key. Can be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Allow listening beyond loopback without authentication.
+    #[arg(long)]
+    insecure: bool,
+}
+
+#[derive(Subcommand)]
+enum CliCommand {
+    /// Show or check the configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the README's reference as Markdown: every configuration key, code, event and metric.
+    Reference,
+    /// Inspect a snapshot.
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
+    /// Check the health of a running server.
+    Healthcheck(healthcheck::HealthcheckArgs),
+    /// Generate man pages or shell completions.
+    #[command(subcommand)]
+    Generate(generate::GenerateCommand),
+    /// Sign a client token, for testing.
+    Token(token::TokenArgs),
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Print every key with its default and a comment.
+    Default,
+    /// Check a configuration file.
+    Check {
+        /// The configuration file.
+        file: PathBuf,
+        /// Allow listening beyond loopback without authentication.
+        #[arg(long)]
+        insecure: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum SnapshotCommand {
+    /// List the contents of a snapshot, without using it up.
+    Show {
+        /// The snapshot file.
+        file: PathBuf,
+    },
+}
+
+impl CliCommand {
+    fn execute(self) -> ExitCode {
+        match self {
+            Self::Config(ConfigCommand::Default) => print_result(config::default_file()),
+            Self::Config(ConfigCommand::Check { file, insecure }) => {
+                check(&Settings { insecure, ..Settings::from_file(&file) })
+            }
+            Self::Reference => print_result(&crate::reference()),
+            Self::Snapshot(SnapshotCommand::Show { file }) => match show(&file, unix_now()) {
+                Ok(text) => print_result(&text),
+                Err(error) => failure(&format!("{}: {error}", file.display())),
+            },
+            Self::Token(args) => match args.sign(environment()) {
+                Ok(token) => print_result(&format!("{token}\n")),
+                Err(error) => usage_error(&error),
+            },
+            // Exit with 1 even if the settings are invalid, because container engines reserve 2.
+            Self::Healthcheck(args) => match args.check(environment()) {
+                Ok(health) => print_result(&health),
+                Err(error) => failure(&error.to_string()),
+            },
+            Self::Generate(command) => match command.execute(&Cli::command()) {
+                Ok(text) => print_result(&text),
+                Err(error) => failure(&error.to_string()),
+            },
+        }
+    }
+}
+
+impl Cli {
+    fn settings(self) -> Settings {
+        let addresses = [("listen.public", self.listen), ("listen.admin", self.admin)];
+        let addresses =
+            addresses.into_iter().filter_map(|(key, address)| Some(format!("{key}={}", address?)));
+        Settings {
+            file: self.config,
+            environment: environment(),
+            flags: self.set.into_iter().chain(addresses).collect(),
+            insecure: self.insecure,
+        }
+    }
+}
+
+fn check(settings: &Settings) -> ExitCode {
+    match settings.resolve() {
+        Ok(config) => {
+            for warning in config.warnings(serve::raise_descriptor_limit()) {
+                print_error(&format!("warning: {warning}"));
+            }
+            print_result("the configuration is valid\n")
+        }
+        Err(error) => usage_error(&error),
+    }
+}
+
+/// Returns the environment without variables that are not UTF-8. All keys and values of the configuration are
+/// UTF-8.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}

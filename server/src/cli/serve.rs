@@ -1,0 +1,144 @@
+//! `encke` without a command: the server as a process, with its signals, its supervisor and its exit code.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::banner::banner;
+use super::logging::Logging;
+use super::output::{failure, print, print_error, usage_error};
+use crate::clock::monotonic_now;
+use crate::config::{Config, MIN_DESCRIPTORS, Settings};
+use crate::events::NoHooks;
+use crate::listeners::{ListenError, Listeners};
+use crate::server::{Server, StartError};
+use crate::systemd::{self, InheritError, InheritedSockets, Supervisor};
+
+/// Runs the server until a signal ends it.
+pub(super) fn run(settings: &Settings) -> ExitCode {
+    // Take these before opening any file: otherwise the file could get the number of a socket that systemd
+    // announced but did not pass.
+    let handed_over = SystemdHandover::take();
+    // Handle signals from the start, so that none is lost and SIGHUP does not terminate the process.
+    let signals = match watch_signals() {
+        Ok(signals) => signals,
+        Err(error) => return failure(&format!("cannot watch signals: {error}")),
+    };
+    match settings.resolve() {
+        Ok(config) => serve(config, handed_over, signals),
+        Err(error) => usage_error(&error),
+    }
+}
+
+/// Sockets and supervisor passed by systemd, if it started the process.
+struct SystemdHandover {
+    sockets: Result<InheritedSockets, InheritError>,
+    supervisor: Supervisor,
+}
+
+impl SystemdHandover {
+    fn take() -> Self {
+        let handed_over =
+            Self { sockets: InheritedSockets::take(), supervisor: Supervisor::from_environment() };
+        let is_set = |name: &&str| std::env::var_os(name).is_some();
+        if systemd::VARIABLES.iter().any(is_set)
+            && let Err(error) = encke_sys::remove_variables(&systemd::VARIABLES)
+        {
+            print_error(&format!("warning: cannot remove systemd's variables from the environment: {error}"));
+        }
+        handed_over
+    }
+}
+
+/// Notifies the supervisor, when dropped, that a reload has finished.
+struct ReloadGuard(Supervisor);
+
+impl Drop for ReloadGuard {
+    fn drop(&mut self) {
+        self.0.ready();
+    }
+}
+
+fn serve(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> ExitCode {
+    let SystemdHandover { sockets, supervisor } = handed_over;
+    let descriptors = raise_descriptor_limit();
+    // 0 means that the system did not report a limit.
+    if (1..MIN_DESCRIPTORS).contains(&descriptors) {
+        return usage_error(&format!(
+            "the process may open {descriptors} descriptors, but needs at least {MIN_DESCRIPTORS}: raise LimitNOFILE or `ulimit -n`"
+        ));
+    }
+    let logging = Logging::start(&config.log);
+    for warning in config.warnings(descriptors) {
+        tracing::warn!(%warning, "configuration warning");
+    }
+    tracing::info!(max_sessions = config.limits.max_sessions, "session limit");
+    #[cfg(feature = "jemalloc")]
+    super::memory::return_free_memory();
+    let mut ended_by = None;
+    let mut is_over = || {
+        ended_by = signals.pending().find(|signal| *signal != SIGHUP);
+        ended_by.is_some()
+    };
+    let listeners = sockets
+        .map_err(ListenError::from)
+        .and_then(|sockets| Listeners::inherit_or_bind(&config, sockets, &mut is_over));
+    let server = listeners.map_err(StartError::from).and_then(|listeners| {
+        let claimed = Server::claim_snapshot(&config, &mut is_over)?;
+        Server::start_on(listeners, claimed, config, Box::new(NoHooks), logging.dropped())
+    });
+    match (server, ended_by) {
+        (Ok(server), _) => {
+            // Ignore errors, because the server must run even if its standard output is not read.
+            let _ = print(&banner(&server, descriptors));
+            serve_until_signal(server, &supervisor, signals);
+            ExitCode::SUCCESS
+        }
+        // A signal arrived while the server waited for an address or a snapshot that another process was
+        // using.
+        (Err(_), Some(signal)) => {
+            tracing::info!(signal, "stopped before serving");
+            ExitCode::SUCCESS
+        }
+        (Err(error), None) => failure(&error.to_string()),
+    }
+}
+
+/// Registers signal handlers. A second SIGTERM or SIGINT terminates the process immediately, with the exit
+/// code that shells use for the signal.
+fn watch_signals() -> std::io::Result<Signals> {
+    let second = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&second))?;
+        signal_hook::flag::register(signal, Arc::clone(&second))?;
+    }
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
+}
+
+fn serve_until_signal(server: Server, supervisor: &Supervisor, mut signals: Signals) {
+    let (public, admin) = (server.public_address(), server.admin_address());
+    tracing::info!(%public, %admin, "serving");
+    server.feed_watchdog(supervisor.clone());
+    supervisor.ready();
+    for signal in signals.forever() {
+        if signal == SIGHUP {
+            supervisor.reloading(monotonic_now());
+            server.reload(ReloadGuard(supervisor.clone()));
+        } else {
+            tracing::info!(signal, "draining");
+            break;
+        }
+    }
+    supervisor.stopping();
+    let left = server.drain();
+    tracing::info!(connections_dropped = left, "stopped");
+    server.stop();
+}
+
+/// Raises the limit on file descriptors as much as allowed, and returns it.
+pub(super) fn raise_descriptor_limit() -> u64 {
+    rlimit::increase_nofile_limit(u64::MAX).unwrap_or(0)
+}
