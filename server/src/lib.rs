@@ -38,6 +38,8 @@ mod client;
 pub mod clock;
 pub mod config;
 mod connection;
+#[doc(hidden)]
+pub mod documented;
 mod engine;
 mod entropy;
 pub mod events;
@@ -54,7 +56,6 @@ mod parking;
 mod parking_threads;
 pub mod proxies;
 mod public;
-mod reference;
 mod reminders;
 mod retry;
 #[cfg(test)]
@@ -74,6 +75,5 @@ mod watchdog;
 pub use admin::LogLinesDropped;
 pub use engine::EvictsKeys;
 pub use listeners::{ListenError, Listeners};
-pub use reference::reference;
 pub use server::{Server, StartError};
 pub use session::SessionId;

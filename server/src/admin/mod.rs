@@ -46,7 +46,7 @@ use body::{ResponseBody, full_body};
 use guards::{authorize, check_scope, segments};
 use live::Live;
 
-pub(crate) use api::HealthStatus;
+pub use api::HealthStatus;
 pub(crate) use busiest::BusiestCache;
 pub(crate) use public_url::PublicUrl;
 

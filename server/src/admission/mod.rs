@@ -21,4 +21,5 @@ pub(crate) use open_connections::{CompactConnection, OpenConnection, OpenConnect
 pub(crate) use partial_messages::{PartialMessage, PartialMessages};
 pub(crate) use permits::{Permit, Permits, network};
 pub(crate) use rate_limiter::{RateDecision, RateLimiter, RateLimiters};
-pub(crate) use refusals::{RefusalReason, Refusals};
+pub use refusals::RefusalReason;
+pub(crate) use refusals::Refusals;

@@ -14,7 +14,7 @@ use crate::timeouts::Timeouts;
 /// Why a connection got no session. The name is a label in metrics and a field in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum RefusalReason {
+pub enum RefusalReason {
     /// The `Host` header is missing, repeated, or not an accepted name.
     Host,
     /// The page's origin may not connect.

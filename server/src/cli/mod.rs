@@ -1,7 +1,6 @@
 //! The command line of `encke`.
 
 mod banner;
-mod generate;
 mod healthcheck;
 mod logging;
 #[cfg(feature = "jemalloc")]
@@ -67,16 +66,11 @@ enum CliCommand {
     /// Show or check the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print the README's reference as Markdown: every configuration key, code, event and metric.
-    Reference,
     /// Inspect a snapshot.
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
     /// Check the health of a running server.
     Healthcheck(healthcheck::HealthcheckArgs),
-    /// Generate man pages or shell completions.
-    #[command(subcommand)]
-    Generate(generate::GenerateCommand),
     /// Sign a client token, for testing.
     Token(token::TokenArgs),
 }
@@ -111,7 +105,6 @@ impl CliCommand {
             Self::Config(ConfigCommand::Check { file, insecure }) => {
                 check(&Settings { insecure, ..Settings::from_file(&file) })
             }
-            Self::Reference => print_result(&crate::reference()),
             Self::Snapshot(SnapshotCommand::Show { file }) => match show(&file, unix_now()) {
                 Ok(text) => print_result(&text),
                 Err(error) => failure(&format!("{}: {error}", file.display())),
@@ -123,10 +116,6 @@ impl CliCommand {
             // Exit with 1 even if the settings are invalid, because container engines reserve 2.
             Self::Healthcheck(args) => match args.check(environment()) {
                 Ok(health) => print_result(&health),
-                Err(error) => failure(&error.to_string()),
-            },
-            Self::Generate(command) => match command.execute(&Cli::command()) {
-                Ok(text) => print_result(&text),
                 Err(error) => failure(&error.to_string()),
             },
         }

@@ -7,4 +7,5 @@ mod webhook;
 pub(crate) use hooks::HookSink;
 pub use hooks::{Hooks, NoHooks};
 pub(crate) use sinks::Sinks;
-pub(crate) use webhook::{EventName, LANES as WEBHOOK_LANES, WebhookSettings, Webhooks};
+pub use webhook::EventName;
+pub(crate) use webhook::{LANES as WEBHOOK_LANES, WebhookSettings, Webhooks};

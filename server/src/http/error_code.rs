@@ -7,7 +7,7 @@ use strum::{EnumMessage, IntoStaticStr, VariantArray};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, EnumMessage, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum ApiErrorCode {
+pub enum ApiErrorCode {
     /// The request is malformed; the message says why.
     BadRequest,
     /// The data is not JSON that a message can carry.
@@ -49,7 +49,8 @@ pub(crate) enum ApiErrorCode {
 
 impl ApiErrorCode {
     /// Status of a response with this code.
-    pub(crate) const fn status(self) -> StatusCode {
+    #[must_use]
+    pub const fn status(self) -> StatusCode {
         match self {
             Self::BadRequest | Self::Malformed | Self::BadChannel => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,

@@ -12,7 +12,7 @@ mod timed_writes;
 
 pub(crate) use accept::{Acceptor, ConnectionHandler, Listener, SocketOptions};
 pub(crate) use embedded::EmbeddedFile;
-pub(crate) use error_code::ApiErrorCode;
+pub use error_code::ApiErrorCode;
 pub(crate) use prefixed_io::PrefixedIo;
 pub(crate) use reply::{ApiError, Reply};
 pub(crate) use shared_socket::{Peer, SharedSocket};

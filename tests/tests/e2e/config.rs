@@ -1,4 +1,4 @@
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
 use std::process::{Command, Output};
 
@@ -36,6 +36,17 @@ fn the_default_file_is_valid_and_changes_nothing() {
 
     let server = Launch::default().argument("--config").argument(&path).start();
     assert_eq!(server.client().hello.object["hello"]["ping_interval_ms"], 25_000);
+}
+
+/// To a script, a full disk must not look like empty output.
+#[test]
+fn output_to_a_full_disk_is_a_failure() {
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has /dev/full");
+    let mut child = Command::new(binaries::encke());
+    let output = child.args(["config", "default"]).stdout(full).output().expect("the binary can be started");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("encke: standard output: "), "{stderr}");
 }
 
 #[test]

@@ -42,8 +42,6 @@ mod event_source;
 mod frames;
 // Connections that are lost without notice from the network.
 mod half_open;
-// Man pages and completions.
-mod generate;
 // Slow, incomplete and invalid handshakes.
 mod handshake;
 // The `healthcheck` command.

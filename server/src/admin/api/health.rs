@@ -23,7 +23,7 @@ struct Health {
 #[derive(Clone, Copy, Debug, Serialize, EnumMessage, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum HealthStatus {
+pub enum HealthStatus {
     /// The server is healthy.
     Ok,
     /// The wheel has not advanced for `timers.watchdog`, so no timeout fires.
@@ -40,7 +40,8 @@ pub(crate) enum HealthStatus {
 
 impl HealthStatus {
     /// Returns the HTTP status of the response.
-    pub(crate) const fn code(self) -> StatusCode {
+    #[must_use]
+    pub const fn code(self) -> StatusCode {
         match self {
             Self::Ok => StatusCode::OK,
             Self::WheelStalled

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use crate::http::ApiError;
 
-pub(crate) use health::HealthStatus;
+pub use health::HealthStatus;
 pub(super) use timers::TimersReport;
 
 /// Default number of entries per page. The maximum is `HIGHEST_LIMIT`.

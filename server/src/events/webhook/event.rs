@@ -13,7 +13,7 @@ use crate::session::SessionId;
 /// Name of an event that a webhook can subscribe to. The configuration and the wire format use the same
 /// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, EnumMessage, VariantArray)]
-pub(crate) enum EventName {
+pub enum EventName {
     /// A session was opened.
     #[serde(rename = "session.opened")]
     SessionOpened,

@@ -33,7 +33,7 @@ use crate::timeouts::Timeouts;
 use event::{EventSubject, WebhookEvent};
 use lanes::Webhook;
 
-pub(crate) use event::EventName;
+pub use event::EventName;
 pub(crate) use lanes::LANES;
 pub(crate) use settings::WebhookSettings;
 

@@ -3,11 +3,12 @@
 
 // deploy/alerts.yml and deploy/grafana.json.
 mod alerts_and_panels;
-// The output of `encke reference`.
+// The README's reference.
 mod reference;
 
 use std::path::{Path, PathBuf};
 
+use encke_tests::binaries;
 use encke_tests::redis::Redis;
 use encke_tests::tokens::{IssuerKey, key_set};
 use encke_tests::waiting::until;
@@ -52,6 +53,7 @@ impl FullServer {
             r#"namespace=[{prefix="room.",join_leave=true}]"#,
             &webhook,
         ])
+        .with_binary(binaries::encke_with_otlp())
         .start();
         until("the keys are fetched", || server.admin.metrics().value("encke_issuer_keys") == 1.0);
         until("Redis is connected", || server.admin.metrics().value("encke_engine_up") == 1.0);

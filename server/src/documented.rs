@@ -1,4 +1,4 @@
-//! A server with every feature enabled and no clients, whose metrics are documented.
+//! What encke-docs documents. Not part of the API.
 
 use std::sync::Arc;
 
@@ -14,6 +14,11 @@ use crate::executor::NoTasks;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
+pub use crate::admin::HealthStatus;
+pub use crate::admission::RefusalReason;
+pub use crate::events::EventName;
+pub use crate::http::ApiErrorCode;
+
 /// Settings that enable everything that is off, empty or unlimited by default.
 const ALL_FEATURES: [&str; 8] = [
     "limits.max_connections=1",
@@ -26,8 +31,9 @@ const ALL_FEATURES: [&str; 8] = [
     "webhook=[{ url = \"http://127.0.0.1/\", events = [\"session.opened\"], secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\", name = \"NAME\" }]",
 ];
 
-/// Returns the `/metrics` of the server just after its start.
-pub(super) fn metrics() -> String {
+/// Returns the `/metrics` of a server with every feature enabled and no clients.
+#[must_use]
+pub fn metrics_text() -> String {
     let settings = Settings { flags: ALL_FEATURES.map(str::to_owned).into(), ..Settings::default() };
     let mut config = settings.resolve().expect("these settings are valid: a test resolves them");
     config.fit_descriptors(1024);

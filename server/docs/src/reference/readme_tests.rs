@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
-use super::reference;
-use crate::config::{Settings, default_file};
+use encke_server::config::{Settings, default_file};
 
-const BEGIN: &str = "<!-- `encke reference` prints what follows. -->\n\n";
-const END: &str = "\n<!-- This was `encke reference`. -->";
+use super::reference;
+
+const BEGIN: &str = "<!-- Begin of the output of `encke-docs reference`. -->\n\n";
+const END: &str = "\n<!-- End of the output of `encke-docs reference`. -->";
 
 /// Environment variable that makes the test rewrite the README.
 const REWRITE: &str = "ENCKE_REWRITE";
 
 #[test]
 fn readme_matches_the_reference() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let readme = std::fs::read_to_string(&path).expect("a README");
     let (before, rest) = readme.split_once(BEGIN).expect("the README says where the reference begins");
     let (found, after) = rest.split_once(END).expect("and where it ends");
@@ -23,7 +24,7 @@ fn readme_matches_the_reference() {
     }
     assert!(
         std::env::var_os(REWRITE).is_some(),
-        "README.md, section Reference, is not what `encke reference` prints: run `{REWRITE}=1 cargo test -p encke-server reference`"
+        "README.md, section Reference, is not what `encke-docs reference` prints: run `{REWRITE}=1 cargo test -p encke-docs`"
     );
     std::fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}"))
         .expect("the README can be written");

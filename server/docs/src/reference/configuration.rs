@@ -1,7 +1,8 @@
 //! The keys of `default.toml`, described by the comments of that file.
 
+use encke_server::config::default_file;
+
 use super::markdown::code;
-use crate::config::default_file;
 
 /// Returns the keys as one list per section. Keys that share a comment share an entry.
 pub(super) fn keys() -> String {

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::full_server::metrics;
+use encke_server::documented::metrics_text;
+
 use super::markdown::{code, table};
 
 /// Returns a table with one row per metric.
 pub(super) fn all() -> String {
-    let text = metrics();
+    let text = metrics_text();
     let rows = parse(&text).into_iter().map(|metric| {
         let labels = metric.labels.iter().map(|(name, values)| {
             format!(

@@ -5,15 +5,13 @@
 
 mod codes;
 mod configuration;
-mod full_server;
 mod markdown;
 mod metrics;
 #[cfg(test)]
 mod readme_tests;
 
 /// Returns every configuration key, code, event and metric as Markdown.
-#[must_use]
-pub fn reference() -> String {
+pub(crate) fn reference() -> String {
     let sections = [
         ("Configuration keys", configuration::keys()),
         ("Close codes", codes::close_codes()),

@@ -1,51 +1,17 @@
-//! `encke generate`: man pages and completions for packages. They are generated from the definition of the
-//! command line, so they always match the binary.
+//! Man pages, generated from the definition of the command line.
 
-use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::Result;
+use std::path::Path;
 
-use clap::{Command, Subcommand};
-use clap_complete::Shell;
+use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-#[derive(Subcommand)]
-pub(crate) enum GenerateCommand {
-    /// Write a man page for each command.
-    Man {
-        /// Directory to write them to.
-        folder: PathBuf,
-    },
-    /// Print shell completions.
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-}
-
-impl GenerateCommand {
-    /// Runs the command, and returns the text to print.
-    pub(crate) fn execute(&self, command: &Command) -> Result<String, Box<dyn Error>> {
-        match self {
-            Self::Man { folder } => {
-                let in_folder = |error| format!("{}: {error}", folder.display());
-                man_pages(command, folder).map_err(in_folder)?;
-                Ok(String::new())
-            }
-            Self::Completions { shell } => {
-                let mut text = Vec::new();
-                clap_complete::generate(*shell, &mut command.clone(), command.get_name(), &mut text);
-                Ok(String::from_utf8(text)?)
-            }
-        }
-    }
-}
-
 /// Writes `encke.1` and a page for each subcommand.
-fn man_pages(command: &Command, folder: &Path) -> std::io::Result<()> {
+pub(crate) fn write_pages(command: Command, folder: &Path) -> Result<()> {
     // Leave out `help`, whose man page would be of no use.
-    let mut command = command.clone().disable_help_subcommand(true);
+    let mut command = command.disable_help_subcommand(true);
     // Set the full names of subcommands, such as encke-config-check, after which man pages are named.
     command.build();
     let mut page = Vec::new();
@@ -61,7 +27,7 @@ fn man_pages(command: &Command, folder: &Path) -> std::io::Result<()> {
     subcommand_pages(&command, folder)
 }
 
-fn subcommand_pages(command: &Command, folder: &Path) -> std::io::Result<()> {
+fn subcommand_pages(command: &Command, folder: &Path) -> Result<()> {
     command.get_subcommands().try_for_each(|below| {
         man_page(below).generate_to(folder)?;
         subcommand_pages(below, folder)
@@ -118,4 +84,23 @@ fn extra_sections() -> Roff {
         }
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page() {
+        let folder = tempfile::tempdir().expect("a folder");
+        write_pages(encke_server::cli::command(), folder.path()).expect("the folder is writable");
+        let page = |name| fs::read_to_string(folder.path().join(name)).expect(name);
+        for name in ["encke-config.1", "encke-config-check.1", "encke-snapshot-show.1", "encke-token.1"] {
+            assert!(page(name).contains("DESCRIPTION"), "{name}");
+        }
+        let page = page("encke.1");
+        for part in ["encke\\-token(1)", "SIGTERM", "ENCKE_SECTION__KEY", "EXIT STATUS", "\\-\\-insecure"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
 }

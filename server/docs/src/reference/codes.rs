@@ -3,13 +3,10 @@
 use encke_core::close::CloseCode;
 use encke_core::dialect::ErrorCode;
 use encke_core::session::{Deadline, Transition};
+use encke_server::documented::{ApiErrorCode, EventName, HealthStatus, RefusalReason};
 use strum::{IntoEnumIterator, VariantArray};
 
 use super::markdown::{code, doc_comment, table};
-use crate::admin::HealthStatus;
-use crate::admission::RefusalReason;
-use crate::events::EventName;
-use crate::http::ApiErrorCode;
 
 /// Returns a table of close codes, with the client's reaction and the effect on the session.
 pub(super) fn close_codes() -> String {
