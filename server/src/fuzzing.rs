@@ -10,12 +10,12 @@ use hyper::header::{HOST, HeaderName, HeaderValue};
 
 #[cfg(feature = "simulation")]
 use {
-    crate::assembly,
     crate::clock::{Clock, SimulatedTime, UnixTime},
     crate::config::{Config, Settings},
     crate::entropy::Entropy,
     crate::events::{HookSink, NoHooks},
     crate::executor::NoTasks,
+    crate::server::assembly,
     crate::timeouts::Timeouts,
     std::sync::{Arc, LazyLock},
 };

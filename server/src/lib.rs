@@ -25,11 +25,9 @@
 //! `session/step.rs`. For the order of modules and of locks, see ARCHITECTURE.md.
 
 mod abort_on_panic;
-mod accepting;
 mod admin;
 mod admission;
 mod arena;
-mod assembly;
 pub mod auth;
 mod backend;
 mod channel;
@@ -38,26 +36,21 @@ mod client;
 pub mod clock;
 pub mod config;
 mod connection;
-#[doc(hidden)]
-pub mod documented;
 mod engine;
 mod entropy;
 pub mod events;
 mod executor;
-mod expiry;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod http;
 mod issuer;
-mod listeners;
 mod metrics;
 mod outbound;
 mod parking;
-mod parking_threads;
+mod process;
 pub mod proxies;
 mod public;
 mod reminders;
-mod retry;
 #[cfg(test)]
 mod seeds;
 mod server;
@@ -65,15 +58,15 @@ mod session;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod snapshot;
-pub mod systemd;
 mod timeouts;
 pub mod tls;
 mod trace;
 mod transport;
-mod watchdog;
 
 pub use admin::LogLinesDropped;
 pub use engine::EvictsKeys;
-pub use listeners::{ListenError, Listeners};
-pub use server::{Server, StartError};
+pub use process::systemd;
+#[doc(hidden)]
+pub use server::documented;
+pub use server::{ListenError, Listeners, Server, StartError};
 pub use session::SessionId;

@@ -13,9 +13,9 @@ use super::output::{failure, print, print_error, usage_error};
 use crate::clock::monotonic_now;
 use crate::config::{Config, MIN_DESCRIPTORS, Settings};
 use crate::events::NoHooks;
-use crate::listeners::{ListenError, Listeners};
+use crate::process::systemd::{self, InheritError, InheritedSockets, Supervisor};
+use crate::server::{ListenError, Listeners};
 use crate::server::{Server, StartError};
-use crate::systemd::{self, InheritError, InheritedSockets, Supervisor};
 
 /// Runs the server until a signal ends it.
 pub(super) fn run(settings: &Settings) -> ExitCode {

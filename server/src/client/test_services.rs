@@ -8,7 +8,6 @@ use encke_core::dialect::DialectName;
 use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat};
 
 use super::Services;
-use crate::assembly;
 use crate::auth::Identity;
 use crate::clock::Clock;
 use crate::config::Settings;
@@ -17,6 +16,7 @@ use crate::engine::slow::{SlowControl, SlowEngine};
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks};
 use crate::executor::NoTasks;
+use crate::server::assembly;
 use crate::session::{AttachRequest, Attached};
 use crate::timeouts::Timeouts;
 

@@ -9,7 +9,6 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::assembly;
 use crate::channel::ChannelName;
 use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::config::{Config, Settings};
@@ -17,6 +16,7 @@ use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks, Sinks};
 use crate::executor::BoxedTask;
 use crate::seeds::with_seeds;
+use crate::server::assembly;
 use crate::timeouts::{ExpiryHandler, ExpiryWorker, SteppedWheel};
 
 const BACKEND: &str = "backend";

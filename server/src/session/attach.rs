@@ -273,12 +273,12 @@ impl Sessions {
 mod tests {
     use super::*;
     use crate::admission::Permits;
-    use crate::assembly;
     use crate::clock::Clock;
     use crate::config::Settings;
     use crate::entropy::Entropy;
     use crate::events::{HookSink, NoHooks};
     use crate::executor::NoTasks;
+    use crate::server::assembly;
     use crate::timeouts::Timeouts;
 
     fn sessions() -> Arc<Sessions> {

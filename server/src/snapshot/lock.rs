@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::SnapshotSettings;
-use crate::retry::Retry;
+use crate::process::Retry;
 
 /// Exclusive right to read and write a snapshot. Released when dropped or when the process exits, even if it
 /// crashes.

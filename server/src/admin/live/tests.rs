@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::history::MAX_SAMPLES;
 use super::*;
 use crate::admission::RefusalReason;
-use crate::assembly;
 use crate::client::test_services::on_slow_engine;
 use crate::clock::Clock;
 use crate::config::Settings as Configured;
+use crate::server::assembly;
 use crate::timeouts::Timeouts;
 
 /// Waker that counts wake-ups.

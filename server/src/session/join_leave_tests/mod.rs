@@ -19,6 +19,7 @@ use super::join_leave::MAX_QUEUED;
 use super::{AttachRequest, CommandSource, SessionHandle};
 use crate::auth::{Grant, Permission};
 use crate::channel::{ChannelName, HistoryPart};
+use crate::client;
 use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::config::Settings;
 use crate::engine::slow::{SlowControl, SlowEngine};
@@ -26,9 +27,9 @@ use crate::engine::{EngineError, EngineResponse, LogEngine};
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks};
 use crate::executor::{BoxedTask, Executor};
+use crate::server::assembly;
 use crate::session::Attached;
 use crate::timeouts::Timeouts;
-use crate::{assembly, client};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NO_STALL: Duration = Duration::from_hours(60 * 24);

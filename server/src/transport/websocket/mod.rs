@@ -237,7 +237,6 @@ mod tests {
 
     use super::*;
     use crate::admission::OpenConnections;
-    use crate::assembly;
     use crate::client::{Caller, ConnectionParking};
     use crate::clock::Clock;
     use crate::config::Settings;
@@ -246,6 +245,7 @@ mod tests {
     use crate::events::{HookSink, NoHooks};
     use crate::executor::{Runtime, yield_now};
     use crate::parking::{AnyPoller, IdleQueue, Pollers};
+    use crate::server::assembly;
     use crate::timeouts::Timeouts;
 
     /// Services for connections, except that the poller rejects sockets and the clock does not advance.

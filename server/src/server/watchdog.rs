@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Services;
-use crate::systemd::Supervisor;
+use crate::process::systemd::Supervisor;
 
 /// Number of keep-alives per watchdog interval.
 const KEEP_ALIVES_PER_INTERVAL: u32 = 2;

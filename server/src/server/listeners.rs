@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use crate::config::{Config, ListenerKind};
 use crate::http::{Listener, SocketOptions};
-use crate::retry::Retry;
-use crate::systemd::{InheritError, InheritedSocket, InheritedSockets};
+use crate::process::Retry;
+use crate::process::systemd::{InheritError, InheritedSocket, InheritedSockets};
 
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::assembly;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::LogEngine;
@@ -12,6 +11,7 @@ use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks, Sinks, Webhooks};
 use crate::executor::NoTasks;
 use crate::metrics::Metrics;
+use crate::server::assembly;
 use crate::timeouts::Timeouts;
 
 pub use crate::admin::HealthStatus;

@@ -1,3 +1,14 @@
+//! The server: its listeners, its threads, and the services that its handlers share.
+
+mod accepting;
+pub(crate) mod assembly;
+pub mod documented;
+pub(crate) mod expiry;
+mod listeners;
+pub(crate) mod parking_threads;
+mod persistence;
+mod watchdog;
+
 use std::future::IntoFuture;
 use std::io;
 use std::net::SocketAddr;
@@ -10,26 +21,23 @@ use rustix::process::{Resource, getrlimit};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::accepting::{accept_admins, accept_clients};
 use crate::admin::{LogLinesDropped, live};
-use crate::assembly;
-use crate::client;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::EvictsKeys;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks, Sinks, Webhooks};
 use crate::executor::Executor;
-use crate::expiry::ExpiryDispatcher;
-use crate::listeners::{ListenError, Listeners};
 use crate::metrics::Metrics;
-use crate::parking_threads::{self, ParkingThreads};
+use crate::process::systemd::Supervisor;
 use crate::public;
-use crate::session::Channel;
-use crate::snapshot::{self, ConsumedFile, LoadOutcome, SnapshotLock, SnapshotLockError, SnapshotState};
-use crate::systemd::Supervisor;
+use crate::snapshot::{SnapshotLock, SnapshotLockError};
 use crate::timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
-use crate::watchdog;
+use accepting::{accept_admins, accept_clients};
+use expiry::ExpiryDispatcher;
+pub use listeners::{ListenError, Listeners};
+use parking_threads::ParkingThreads;
+use persistence::{restore, write_snapshot};
 
 /// Grace period for tasks that are still running after the drain. When it ends, they are dropped.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(200);
@@ -322,50 +330,4 @@ fn within_descriptors(mut config: Config) -> Config {
         tracing::info!(descriptors, connections, "connection limit");
     }
     config
-}
-
-fn snapshot_sources(client: &client::Services) -> SnapshotState {
-    SnapshotState {
-        sessions: Arc::clone(&client.sessions),
-        channels: Arc::clone(&client.logs.channels),
-        reminders: Arc::clone(&client.reminders),
-    }
-}
-
-/// Restores the state that the previous process has left. Returns the channels that the engine has to adopt,
-/// and the snapshot file.
-fn restore(
-    claimed: &SnapshotLock,
-    client: &client::Services,
-) -> io::Result<(Vec<Arc<Channel>>, Option<ConsumedFile>)> {
-    let path = claimed.settings().path.display();
-    match snapshot::load(claimed.settings(), &snapshot_sources(client), client.timeouts.clock().unix_now())? {
-        LoadOutcome::Absent => tracing::info!(%path, "no snapshot found; starting without sessions"),
-        LoadOutcome::Restored { logs, sessions, skipped, age, channels, taken } => {
-            tracing::info!(%path, logs, sessions, skipped, ?age, "snapshot restored");
-            return Ok((channels, Some(taken)));
-        }
-        LoadOutcome::TooOld { aside, age } => {
-            tracing::warn!(%path, ?age, aside = %aside.display(), "snapshot is too old and was set aside; starting without sessions");
-        }
-        LoadOutcome::Unreadable { aside, error } => {
-            tracing::error!(%path, %error, aside = %aside.display(), "snapshot cannot be read and was set aside; starting without sessions");
-        }
-    }
-    Ok((Vec::new(), None))
-}
-
-fn write_snapshot(claimed: &SnapshotLock, client: &client::Services) {
-    let path = &claimed.settings().path;
-    let clock = client.timeouts.clock();
-    let started = clock.uptime();
-    match snapshot::write(path, &snapshot_sources(client), clock.unix_now()) {
-        Ok((logs, sessions)) => {
-            let took = clock.uptime().saturating_sub(started);
-            tracing::info!(path = %path.display(), logs, sessions, ?took, "snapshot written");
-        }
-        Err(error) => {
-            tracing::error!(path = %path.display(), %error, "cannot write the snapshot: sessions and reminders are lost, and so are channels in memory")
-        }
-    }
 }
