@@ -51,8 +51,6 @@ mod process;
 pub mod proxies;
 mod public;
 mod reminders;
-#[cfg(test)]
-mod seeds;
 mod server;
 mod session;
 #[cfg(feature = "simulation")]

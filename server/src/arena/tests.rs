@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::seeds::with_seeds;
+use encke_seeds::with_seeds;
 
 /// A slot whose item has a number and owns a value.
 #[derive(Debug)]

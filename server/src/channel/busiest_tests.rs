@@ -17,8 +17,8 @@ use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::entropy::Entropy;
 use crate::executor::NoTasks;
 use crate::metrics::Metrics;
-use crate::seeds::with_seeds;
 use crate::timeouts::Timeouts;
+use encke_seeds::with_seeds;
 
 /// A subscriber that never reads.
 #[derive(Clone, Copy, Debug)]

@@ -22,8 +22,8 @@ use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::executor::{BoxedTask, Executor, WorkSharing};
 use crate::metrics::Metrics;
-use crate::seeds::with_seeds;
 use crate::timeouts::Timeouts;
+use encke_seeds::with_seeds;
 
 const LIMITS: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
 

@@ -19,8 +19,8 @@ use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::entropy::Entropy;
 use crate::executor::NoTasks;
 use crate::metrics::Metrics;
-use crate::seeds::with_seeds;
 use crate::timeouts::Timeouts;
+use encke_seeds::with_seeds;
 
 const AGE: Duration = Duration::from_secs(300);
 const WIDE: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: Some(AGE), total_bytes: usize::MAX };

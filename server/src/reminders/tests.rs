@@ -15,9 +15,9 @@ use crate::config::{Config, Settings};
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks, Sinks};
 use crate::executor::BoxedTask;
-use crate::seeds::with_seeds;
 use crate::server::assembly;
 use crate::timeouts::{ExpiryHandler, ExpiryWorker, SteppedWheel};
+use encke_seeds::with_seeds;
 
 const BACKEND: &str = "backend";
 const SECOND: Duration = Duration::from_secs(1);

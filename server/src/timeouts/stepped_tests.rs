@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use super::tests::{SETTINGS, SLACK};
 use super::*;
 use crate::clock::{SimulatedTime, UnixTime};
-use crate::seeds::with_seeds;
+use encke_seeds::with_seeds;
 
 const SLEEPS: usize = 12;
 const STEPS: usize = 4_000;

@@ -44,8 +44,6 @@ mod random_tests;
 #[cfg(test)]
 mod replay_tests;
 #[cfg(test)]
-mod seeds;
-#[cfg(test)]
 mod snapshot_tests;
 #[cfg(test)]
 mod tests;

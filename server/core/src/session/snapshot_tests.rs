@@ -10,10 +10,10 @@ use rand::{RngExt, SeedableRng};
 use super::harness::SessionHarness;
 use super::outbox::{LogHandle, TurnOutcome};
 use super::replay_tests::logs::{LogRef, ModelLogs};
-use super::seeds::with_seeds;
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
+use encke_seeds::with_seeds;
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 150;

@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::seeds::with_seeds;
+use encke_seeds::with_seeds;
 
 /// A session that the model tracks.
 struct KnownSession {

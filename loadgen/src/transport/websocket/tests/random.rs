@@ -2,21 +2,11 @@
 //!
 //! `ENCKE_SEED=<n>` runs one seed. Without it, a fixed range of seeds and one fresh seed are used.
 
+use encke_seeds::with_seeds;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
 
 use super::*;
-
-fn with_seeds(count: u64, test: fn(&mut SmallRng)) {
-    let seeds = match std::env::var("ENCKE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
-        Err(_) => (0..count).chain([rand::random()]).collect(),
-    };
-    for seed in seeds {
-        println!("ENCKE_SEED={seed}");
-        test(&mut SmallRng::seed_from_u64(seed));
-    }
-}
 
 /// Returns the bytes of a valid stream, and the items that it contains.
 fn good_stream(rng: &mut SmallRng) -> (Vec<u8>, Vec<Incoming<'static>>) {
@@ -78,7 +68,8 @@ fn cut<'a>(rng: &mut SmallRng, mut bytes: &'a [u8], longest: usize) -> Vec<&'a [
 
 #[test]
 fn splitting_a_stream_does_not_change_its_contents() {
-    with_seeds(30, |rng| {
+    with_seeds(0..30, |seed| {
+        let rng = &mut SmallRng::seed_from_u64(seed);
         let (bytes, all) = good_stream(rng);
         for longest in [1, 3, 100, 5_000, usize::MAX] {
             let (read, fault) = read(&cut(rng, &bytes, longest));
@@ -101,7 +92,8 @@ fn a_stream_may_be_split_anywhere() {
 
 #[test]
 fn random_input_causes_no_panic_and_no_growth() {
-    with_seeds(100, |rng| {
+    with_seeds(0..100, |seed| {
+        let rng = &mut SmallRng::seed_from_u64(seed);
         let mut bytes = if rng.random() { good_stream(rng).0 } else { vec![0; rng.random_range(0..300)] };
         if bytes.len() < 300 && rng.random() {
             rng.fill_bytes(&mut bytes);

@@ -10,10 +10,10 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::harness::SessionHarness;
-use super::seeds::with_seeds;
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseReason, SuspendReason};
+use encke_seeds::with_seeds;
 
 const STEPS: usize = 400;
 

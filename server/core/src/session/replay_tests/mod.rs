@@ -20,12 +20,12 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::harness::SessionHarness;
-use super::seeds::with_seeds;
 use super::*;
 use crate::Timestamp;
 use crate::close::SuspendReason;
 use client::{ClientLink, ClientPage, ModelClient};
 use coverage::Coverage;
+use encke_seeds::with_seeds;
 use logs::{LogRef, ModelLogs};
 use polling::{PollModel, random_poll};
 use server_world::{OutboxPosition, ServerWorld, WireFrame};
