@@ -87,7 +87,7 @@ enum ExpiryPolicy {
 /// Delay after an expiry at which a session's timer is armed again.
 const REARM_DELAY: u64 = 20;
 
-/// Models the wheel thread (`timeouts/wheel_loop.rs`) with a single timer.
+/// Models the wheel thread (`timeouts/wheel_loop/mod.rs`) with a single timer.
 #[derive(Default)]
 struct WheelModel {
     policy: ExpiryPolicy,

@@ -2,7 +2,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use encke_core::Timestamp;
 
-use super::DISPATCH_BATCHES;
+/// Maximum number of batches queued for the workers: 16,384 expiries. The queue takes 80 KiB, plus 8 bytes
+/// for each timer of a log or a sleep.
+pub(crate) const DISPATCH_BATCHES: usize = 256;
 
 /// Maximum number of worker threads.
 pub(crate) const MAX_WORKERS: usize = 256;

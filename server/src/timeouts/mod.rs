@@ -16,32 +16,28 @@
 
 mod arming;
 mod dispatch_watch;
-mod firing;
 mod hyper_timer;
 mod owners;
 mod poll_expiry;
 mod ring_stats;
+mod ring_watch;
 mod scheme;
 mod sleep;
 mod slot_timers;
 mod standalone_timers;
 #[cfg(any(test, feature = "simulation"))]
 mod stepped;
+mod sync;
 mod tick_length;
 mod timer;
 mod timer_cell;
+mod timer_owner;
 mod wheel_loop;
+mod wheel_settings;
 mod wheel_sleep;
 mod wheel_stats;
 mod wheel_thread;
 mod workers;
-
-/// Primitives that `arming.rs`, `wheel_sleep.rs` and `poll_expiry.rs` are built on. The loom test replaces
-/// them with loom's.
-mod sync {
-    pub(super) use atomic_waker::AtomicWaker;
-    pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
-}
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -58,20 +54,23 @@ use wheel_stats::WheelStats;
 
 pub(crate) use arming::{ArmAction, RequestedDeadline};
 use dispatch_watch::DispatchWatch;
-pub(crate) use dispatch_watch::MAX_WORKERS;
+pub(crate) use dispatch_watch::{DISPATCH_BATCHES, MAX_WORKERS};
 pub(crate) use hyper_timer::WheelTimer;
-pub(crate) use owners::{OwnerKey, TimerOwner, TimerOwners};
-pub(crate) use ring_stats::{RingView, RingWatch};
+pub(crate) use owners::TimerOwners;
+pub(crate) use ring_stats::RingView;
+pub(crate) use ring_watch::RingWatch;
 pub use scheme::TimerScheme;
 pub(crate) use sleep::Sleep;
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) use stepped::SteppedWheel;
 pub(crate) use timer::{Timer, TimerRef};
 pub(crate) use timer_cell::TimerCell;
-pub(crate) use wheel_thread::{WheelSettings, WheelThread};
+pub(crate) use timer_owner::{OwnerKey, TimerOwner};
+pub(crate) use wheel_settings::WheelSettings;
+pub(crate) use wheel_thread::WheelThread;
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) use workers::ExpiryWorker;
-pub(crate) use workers::{DISPATCH_BATCHES, ExpiryBatch, ExpiryHandler, WorkerPool};
+pub(crate) use workers::{ExpiryBatch, ExpiryHandler, WorkerPool};
 
 /// Shared handle to the timeouts, used by every thread except the wheel thread.
 #[derive(Debug)]
@@ -190,12 +189,6 @@ impl Timeouts {
         } else {
             Ok(())
         }
-    }
-
-    /// Makes the wheel thread publish the occupancy of its slot rings until the watch is dropped.
-    #[must_use]
-    pub(crate) fn watch_rings(self: &Arc<Self>) -> RingWatch {
-        RingWatch::new(Arc::clone(self))
     }
 
     #[must_use]

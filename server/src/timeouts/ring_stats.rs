@@ -1,14 +1,12 @@
 //! Occupancy of the wheel's slot rings, published only while it is watched.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use encke_wheel::{ReusableTimers, SlotRing, Tick};
 use serde::Serialize;
 
-use super::Timeouts;
-
-/// Ring occupancy as written by the wheel thread, which scans its rings only while a [`RingWatch`] exists.
+/// Ring occupancy as written by the wheel thread, which scans its rings only while they are watched.
 #[derive(Debug, Default)]
 pub(crate) struct RingStats {
     watchers: AtomicUsize,
@@ -45,9 +43,27 @@ impl RingStats {
         self.watchers.load(Ordering::Relaxed) > 0
     }
 
-    #[cfg(test)]
+    /// Adds a watcher. Returns how many times the rings have been written.
+    pub(super) fn add_watcher(&self) -> u64 {
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        self.written()
+    }
+
+    pub(super) fn remove_watcher(&self) {
+        self.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+
     pub(super) fn written(&self) -> u64 {
-        self.written.load(Ordering::Relaxed)
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Returns the rings if they were written more than `written` times.
+    pub(super) fn read_after(&self, written: u64) -> Option<Rings> {
+        if self.written() == written {
+            return None;
+        }
+        let rings = self.rings.get().into_iter().flatten().map(RingStat::view).collect();
+        Some(Rings { tick: Tick(self.tick.load(Ordering::Relaxed)), rings })
     }
 
     /// Writes the occupancy. Called by the wheel thread.
@@ -63,14 +79,6 @@ impl RingStats {
         self.tick.store(wheel.now().0, Ordering::Relaxed);
         self.written.fetch_add(1, Ordering::Release);
     }
-}
-
-/// Makes the wheel thread publish its ring occupancy until this watch is dropped.
-#[derive(Debug)]
-pub(crate) struct RingWatch {
-    timeouts: Arc<Timeouts>,
-    /// Value of [`RingStats::written`] when the watch was created.
-    written: u64,
 }
 
 /// Recent snapshot of the slot rings, finest first. Empty if the scheme has no rings.
@@ -92,32 +100,6 @@ pub(crate) struct RingView {
     counted: bool,
     /// Occupied slots, each with its number of timers, or 1 if timers are not counted.
     occupied: Vec<(usize, u32)>,
-}
-
-impl RingWatch {
-    pub(super) fn new(timeouts: Arc<Timeouts>) -> Self {
-        let rings = &timeouts.stats.rings;
-        rings.watchers.fetch_add(1, Ordering::Relaxed);
-        let written = rings.written.load(Ordering::Relaxed);
-        Self { timeouts, written }
-    }
-
-    /// Returns the rings once the wheel thread has written them since this watch was created. The thread
-    /// writes them a few times a second, without a lock, so the values may mix two successive writes.
-    pub(crate) fn rings(&self) -> Option<Rings> {
-        let stats = &self.timeouts.stats.rings;
-        if stats.written.load(Ordering::Acquire) == self.written {
-            return None;
-        }
-        let rings = stats.rings.get().into_iter().flatten().map(RingStat::view).collect();
-        Some(Rings { tick: Tick(stats.tick.load(Ordering::Relaxed)), rings })
-    }
-}
-
-impl Drop for RingWatch {
-    fn drop(&mut self) {
-        self.timeouts.stats.rings.watchers.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

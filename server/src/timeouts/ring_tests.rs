@@ -37,6 +37,10 @@ impl SteppedRig {
         Tick(now / nanos(SETTINGS.tick))
     }
 
+    fn watch(&self) -> RingWatch {
+        RingWatch::new(Arc::clone(&self.timeouts))
+    }
+
     fn arm(&self, ms: u64) -> Arc<TimerCell> {
         let timer = new_timer();
         let now = self.timeouts.clock().now();
@@ -51,20 +55,20 @@ fn rings_are_written_only_while_watched() {
         let mut stepped = SteppedRig::new(scheme);
         let _timers = [1_000, 1_001, 100_000].map(|ms| stepped.arm(ms));
         stepped.turn();
-        let watch = stepped.timeouts.watch_rings();
+        let watch = stepped.watch();
         assert_eq!(watch.rings(), None, "{scheme}: written before the watch began");
         stepped.turn();
         let first = watch.rings().expect("the wheel has turned");
         assert_eq!(first.tick, stepped.last_turn(), "{scheme}");
 
         stepped.turn();
-        let other = stepped.timeouts.watch_rings();
+        let other = stepped.watch();
         drop(watch);
         stepped.turn();
         assert_eq!(other.rings().map(|rings| rings.tick), Some(stepped.last_turn()), "one watch is left");
         drop(other);
         stepped.turn();
-        let late = stepped.timeouts.watch_rings();
+        let late = stepped.watch();
         assert_eq!(late.rings(), None);
         assert_eq!(stepped.timeouts.stats.rings.written(), 3, "{scheme}: the last turn was not watched");
     }
@@ -74,7 +78,7 @@ fn rings_are_written_only_while_watched() {
 fn slots_show_their_timers() {
     let mut stepped = SteppedRig::new(TimerScheme::Hierarchical);
     let _timers = [1_000, 1_000, 100_000].map(|ms| stepped.arm(ms));
-    let watch = stepped.timeouts.watch_rings();
+    let watch = stepped.watch();
     stepped.turn();
     let rings = watch.rings().expect("the wheel has turned");
     let ring = |level: u32, occupied: serde_json::Value| {
@@ -120,7 +124,7 @@ fn each_scheme_has_its_documented_rings() {
     for scheme in TimerScheme::ALL {
         let mut stepped = SteppedRig::new(scheme);
         let _timer = stepped.arm(10_000);
-        let watch = stepped.timeouts.watch_rings();
+        let watch = stepped.watch();
         stepped.turn();
         let rings = watch.rings().expect("the wheel has turned").rings;
         assert_eq!(rings.len(), expected(scheme), "{scheme}");

@@ -6,8 +6,7 @@ use encke_core::Timestamp;
 use encke_wheel::ReusableTimers;
 
 use super::scheme::TimersVisitor;
-use super::wheel_loop::{WheelEntry, WheelLoop};
-use super::wheel_thread::WheelParts;
+use super::wheel_loop::{WheelEntry, WheelLoop, WheelParts};
 use super::{ExpiryBatch, TickLength, Timeouts, Timer, WheelSettings};
 
 /// Wheel loop without its thread, for any scheme. A simulation decides when it continues.

@@ -3,7 +3,7 @@ use std::task::Waker;
 use atomic_waker::AtomicWaker;
 
 use super::arming::Arming;
-use super::owners::TimerOwner;
+use super::timer_owner::TimerOwner;
 
 /// Standalone timer, which belongs to no session: its owner and arming state. Shared by the owner, the wheel
 /// and, after expiry, a worker.

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use encke_core::Timestamp;
+use encke_seeds::with_seeds;
 use encke_wheel::schemes::{NonCascadingWheel, Reusable, SimpleWheel};
 use encke_wheel::{Owners, ReusableTimers, Tick};
 use rand::rngs::SmallRng;
@@ -10,8 +11,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::scheme::TimersVisitor;
 use super::tests::{SETTINGS, SLACK, after, new_timer};
-use super::wheel_loop::{DispatchOutcome, WheelEntry, WheelLoop};
-use super::wheel_thread::WheelParts;
+use super::wheel_loop::{DispatchOutcome, WheelEntry, WheelLoop, WheelParts};
 use super::*;
 
 const START: Tick = Tick(1_000);
@@ -278,8 +278,7 @@ fn a_timer_that_may_fire_late_serves_no_earlier_deadline() {
 
 #[test]
 fn no_timer_is_early_lost_or_later_than_documented() {
-    for seed in (0..12).chain([rand::random()]) {
-        println!("seed {seed}");
+    with_seeds(0..12, |seed| {
         for scheme in TimerScheme::ALL {
             println!("{scheme}");
             scheme.timers(START, RandomRun { seed, of_sessions: false });
@@ -290,7 +289,7 @@ fn no_timer_is_early_lost_or_later_than_documented() {
             RandomRun { seed, of_sessions }.visit(Reusable::new(SimpleWheel::new(START, 8)));
             RandomRun { seed, of_sessions }.visit(Reusable::new(SimpleWheel::with_width(START, 20, width)));
         }
-    }
+    });
 }
 
 /// Random test in which owners change their deadlines at any time, mostly while the wheel sleeps.

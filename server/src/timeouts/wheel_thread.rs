@@ -2,37 +2,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use encke_wheel::ReusableTimers;
 
-use super::scheme::{TimerScheme, TimersVisitor};
-use super::wheel_loop::{WheelEntry, WheelLoop};
-use super::{ExpiryBatch, TickLength, Timeouts, Timer};
+use super::scheme::TimersVisitor;
+use super::wheel_loop::{WheelEntry, WheelLoop, WheelParts};
+use super::{ExpiryBatch, TickLength, Timeouts, Timer, WheelSettings};
 use crate::abort_on_panic::AbortOnPanic;
-
-/// Settings of the wheel thread.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WheelSettings {
-    pub(crate) scheme: TimerScheme,
-    /// The wheel's unit of time.
-    pub(crate) tick: Duration,
-    /// Minimum delay between an expiry and the next expiry that a session usually requests: the delay until
-    /// the pong for the ping just sent is due.
-    pub(crate) stall_threshold: Duration,
-    /// Minimum delay after an expiry at which a session usually requests its next expiry: the delay until the
-    /// pong for the ping just sent is due.
-    pub(crate) rearm_delay: Duration,
-}
-
-impl WheelSettings {
-    /// Maximum sleep, regardless of the next expiry. When the wheel receives a timer, its current tick may be
-    /// this far behind.
-    pub(crate) fn longest_sleep(&self) -> Duration {
-        self.stall_threshold / 2
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct WheelThread {
@@ -63,14 +40,6 @@ impl WheelThread {
         // The thread cannot have panicked: a panic in it aborts the process.
         let _ = self.thread.join();
     }
-}
-
-/// Parts of the wheel loop other than the wheel.
-pub(super) struct WheelParts {
-    pub(super) settings: WheelSettings,
-    pub(super) timeouts: Arc<Timeouts>,
-    pub(super) to_arm: Receiver<Timer>,
-    pub(super) batches: Sender<ExpiryBatch>,
 }
 
 /// Starts the thread with a loop compiled for the configured scheme.

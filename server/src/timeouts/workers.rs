@@ -13,10 +13,6 @@ use super::{Timeouts, Timer, TimerCell, TimerOwner};
 /// Maximum number of expiries in one batch.
 pub(super) const BATCH_SIZE: usize = 64;
 
-/// Maximum number of batches queued for the workers: 16,384 expiries. The queue takes 80 KiB, plus 8 bytes
-/// for each timer of a log or a sleep.
-pub(crate) const DISPATCH_BATCHES: usize = 256;
-
 /// Expired timers to be handled by a worker, at most [`BATCH_SIZE`].
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryBatch {

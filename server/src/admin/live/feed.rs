@@ -69,7 +69,7 @@ impl Feed {
     /// Adds a viewer, which receives `about` first.
     pub(super) fn add_viewer(self: &Arc<Self>, about: Bytes, timeouts: &Arc<Timeouts>) -> Viewer {
         let mut state = self.0.lock();
-        state.watch.get_or_insert_with(|| Arc::new(timeouts.watch_rings()));
+        state.watch.get_or_insert_with(|| Arc::new(RingWatch::new(Arc::clone(timeouts))));
         let place = state.viewers.insert(None);
         drop(state);
         Viewer::new(Arc::clone(self), place, about)

@@ -1,3 +1,5 @@
+mod firing;
+
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -11,10 +13,9 @@ use encke_wheel::{ReusableTimers, Tick, TimerKey, WorkBudget};
 use crate::clock::nanos;
 
 use super::arming::Arming;
-use super::firing::StopReason;
 use super::standalone_timers::StandaloneTimers;
-use super::wheel_thread::WheelParts;
-use super::{ExpiryBatch, RequestedDeadline, TickLength, Timeouts, Timer, TimerRef};
+use super::{ExpiryBatch, RequestedDeadline, TickLength, Timeouts, Timer, TimerRef, WheelSettings};
+use firing::StopReason;
 
 /// Units of work (expiries and cascades) between reads of the channel. When many timers expire on one tick,
 /// timers cancelled in the meantime can still be removed.
@@ -24,6 +25,14 @@ pub(super) const REGISTERED: &str = "only this thread removes timers";
 
 /// Wheel entry of a timer: its slot, or its number in [`StandaloneTimers`].
 pub(super) type WheelEntry = Timer<u32>;
+
+/// Parts of the wheel loop other than the wheel.
+pub(super) struct WheelParts {
+    pub(super) settings: WheelSettings,
+    pub(super) timeouts: Arc<Timeouts>,
+    pub(super) to_arm: Receiver<Timer>,
+    pub(super) batches: Sender<ExpiryBatch>,
+}
 
 /// State and logic of the wheel thread. It only routes timers: it runs no session code and takes no session
 /// lock.

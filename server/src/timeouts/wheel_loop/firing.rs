@@ -8,10 +8,10 @@ use arrayvec::ArrayVec;
 use encke_core::Timestamp;
 use encke_wheel::{Expiry, ReusableTimers, Tick, TimerKey, WorkBudget};
 
-use super::arming::{NextState, recheck_fence};
-use super::wheel_loop::{WheelEntry, WheelLoop};
-use super::workers::BATCH_SIZE;
-use super::{RequestedDeadline, Timer, TimerOwner};
+use super::super::arming::{NextState, recheck_fence};
+use super::super::workers::BATCH_SIZE;
+use super::super::{RequestedDeadline, Timer, TimerOwner};
+use super::{WheelEntry, WheelLoop};
 
 /// A timer that has fired, its owner's request at that time, and the next state that was announced.
 type Fired = (TimerKey, RequestedDeadline, NextState);
