@@ -17,7 +17,7 @@ pub(super) fn close<S: Socket, P: Protocol<S>>(
     connection: Connection<S, P>,
     ending: Ending,
 ) -> BoxFuture<'static, ()> {
-    let Connection { socket, mut out, attachment, .. } = connection;
+    let Connection { socket, mut out, attachment, protocol, .. } = connection;
     let socket = socket.into_inner();
     // Detach early: the session has already released this connection, and another one may use the permit.
     let services = Arc::clone(&attachment.services);
@@ -25,7 +25,11 @@ pub(super) fn close<S: Socket, P: Protocol<S>>(
     if let Ending::Close(code) = ending {
         P::write_farewell(code, &services, &mut out.bytes);
     }
-    Box::pin(async move { close_socket(socket, out, &services).await })
+    Box::pin(async move {
+        close_socket(socket, out, &services).await;
+        // A shutdown waits for the socket until here.
+        drop(protocol);
+    })
 }
 
 /// Sends the rest of the output and the end of our stream. Input is discarded until the peer ends its own

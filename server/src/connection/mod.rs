@@ -31,7 +31,7 @@ pub(crate) use end_of_stream::end_stream;
 pub(crate) use parked::parked_size;
 pub(crate) use pending_subscriptions::{PendingSubscriptions, RefusedChannel};
 pub(crate) use pending_write::PendingWrite;
-pub(crate) use protocol::{Ending, Link, Protocol};
+pub(crate) use protocol::{End, Ending, Handled, Link, Protocol};
 pub(crate) use socket::{ParkedSocket, Socket};
 pub(crate) use task::{Connection, drive};
 pub(crate) use tcp::TcpSocket;

@@ -43,17 +43,13 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
         true
     }
 
-    /// Handles the beginning of the input. Returns how many bytes were handled, or 0 if more must arrive
-    /// first.
-    ///
-    /// # Errors
-    /// Returns why the connection ends.
+    /// Handles the beginning of the input.
     fn receive(
         &mut self,
         bytes: &mut [u8],
         fragments: &mut Fragments,
         link: &mut Link<'_, Self::Commands>,
-    ) -> Result<usize, (SuspendReason, Ending)>;
+    ) -> Handled;
 
     /// Returns the session's input if `bytes` are the answer to a ping and nothing else.
     fn ping_answer(&self, _bytes: &[u8]) -> Option<ConnectionInput> {
@@ -146,6 +142,18 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
     /// Returns the future that the task of an unparked connection runs. No lock is held.
     fn run(connection: Connection<S, Self>) -> impl Future<Output: Send + 'static> + Send + 'static;
 }
+
+/// Result of handling input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handled {
+    /// Number of bytes that were handled; 0 if more must arrive first.
+    pub(crate) bytes: usize,
+    /// Why and how the connection ends, if it does.
+    pub(crate) end: Option<End>,
+}
+
+/// Why and how a connection ends.
+pub(crate) type End = (SuspendReason, Ending);
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

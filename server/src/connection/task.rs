@@ -16,7 +16,7 @@ use super::parked::{ConnectionParts, park};
 use super::pending_subscriptions::PendingSubscriptions;
 use super::pending_write::PendingWrite;
 use super::progress::TooSlow;
-use super::protocol::{Ending, Link, Protocol};
+use super::protocol::{End, Ending, Link, Protocol};
 use super::socket::Socket;
 use super::write_hold::WriteHold;
 use crate::client::Attachment;
@@ -51,7 +51,7 @@ pub(crate) struct Connection<S, P: Protocol<S>> {
     backoff: ParkBackoff,
     /// Why the connection ends, if that was found out while commands were pending. It ends after their
     /// replies have been sent.
-    deferred_end: Option<(SuspendReason, Ending)>,
+    deferred_end: Option<End>,
 }
 
 /// Why a connection's loop has stopped.
@@ -401,7 +401,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
                         if let Err(error) = result {
                             self.attachment.log_failure(&error);
                         }
-                        Poll::Ready(Err((SuspendReason::ConnectionLost, Ending::Lost)))
+                        Poll::Ready(Some((SuspendReason::ConnectionLost, Ending::Lost)))
                     }
                 }
             });
@@ -409,34 +409,35 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
             ended
         };
         match ended {
-            Ok(()) => Ok(Poll::Ready(())),
-            Err(end) if P::has_pending(&self.commands) => {
+            None => Ok(Poll::Ready(())),
+            Some(end) if P::has_pending(&self.commands) => {
                 self.deferred_end = Some(end);
                 Ok(Poll::Ready(()))
             }
-            Err(end) => Err(self.end(end)),
+            Some(end) => Err(self.end(end)),
         }
     }
 
-    /// Handles the input in the inbox and then `read`, until none is left or other tasks must run first.
-    fn receive(&mut self, read: &mut [u8]) -> Result<(), (SuspendReason, Ending)> {
+    /// Handles the input in the inbox and then `read`, until none is left, the connection ends, or other tasks
+    /// must run first.
+    fn receive(&mut self, read: &mut [u8]) -> Option<End> {
         let mut fragments = self.inbox.take_fragments();
         let mut kept = self.inbox.take_with(read);
         let bytes = kept.as_deref_mut().unwrap_or(read);
-        let (mut at, mut is_incomplete) = (0, false);
+        let (mut at, mut is_incomplete, mut end) = (0, false, None);
         // A signal takes precedence over all input but the first.
         while at < bytes.len()
+            && end.is_none()
             && self.inbox.inputs_left > 0
             && P::can_receive(&self.commands)
             && (at == 0 || !self.attachment.mailbox.has_signals())
         {
             let (protocol, mut link) = self.split();
-            match protocol.receive(&mut bytes[at..], &mut fragments, &mut link)? {
-                0 => {
-                    is_incomplete = true;
-                    break;
-                }
-                handled => at += handled,
+            let handled = protocol.receive(&mut bytes[at..], &mut fragments, &mut link);
+            (at, end) = (at + handled.bytes, handled.end);
+            if handled.bytes == 0 {
+                is_incomplete = true;
+                break;
             }
             self.inbox.inputs_left -= 1;
         }
@@ -451,7 +452,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
             None => read[at..].to_vec(),
         };
         self.inbox.keep(rest, !is_incomplete, fragments, &self.attachment);
-        Ok(())
+        end
     }
 
     fn too_slow(&self) -> Ending {
@@ -460,7 +461,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
 
     /// Notifies the session before the closing handshake begins, because the client may reconnect before that
     /// handshake ends.
-    fn end(&self, (reason, ending): (SuspendReason, Ending)) -> Ending {
+    fn end(&self, (reason, ending): End) -> Ending {
         self.attachment.notify_session(ConnectionInput::Ended(reason));
         ending
     }

@@ -1,6 +1,6 @@
 use std::future::Future;
 
-use encke_core::close::{CloseCode, SuspendReason};
+use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
 use encke_core::frame::Fragments;
 use encke_core::session::ConnectionInput;
@@ -8,7 +8,7 @@ use encke_core::session::ConnectionInput;
 use super::response::PollResponse;
 use super::response_writer::PollResponseWriter;
 use crate::client::Services;
-use crate::connection::{Connection, Ending, Link, Protocol, RefusedChannel, Socket};
+use crate::connection::{Connection, Ending, Handled, Link, Protocol, RefusedChannel, Socket};
 use crate::session::{DeliveryBatch, SessionCell, SessionOutbox, Transport, take_batch};
 
 /// Approximate maximum size of a response. The rest follows in the next response, which the client requests
@@ -53,13 +53,8 @@ impl<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>> Protocol<S> fo
     }
 
     /// Keeps the input until the response has been sent. It is read to notice when the client disconnects.
-    fn receive(
-        &mut self,
-        _: &mut [u8],
-        _: &mut Fragments,
-        _: &mut Link<'_, ()>,
-    ) -> Result<usize, (SuspendReason, Ending)> {
-        Ok(0)
+    fn receive(&mut self, _: &mut [u8], _: &mut Fragments, _: &mut Link<'_, ()>) -> Handled {
+        Handled { bytes: 0, end: None }
     }
 
     fn greet(&mut self, refused: &[RefusedChannel], recovered: bool, link: &mut Link<'_, ()>) {

@@ -1,6 +1,6 @@
 use std::future::Future;
 
-use encke_core::close::{CloseCode, SuspendReason};
+use encke_core::close::CloseCode;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, DialectName, StartPosition};
 use encke_core::frame::Fragments;
@@ -9,7 +9,7 @@ use super::event::{EventWriter, PlainEvents, write_farewell, write_heartbeat};
 use super::positions::Positions;
 use crate::admission::CompactConnection;
 use crate::client::{Services, hello, unsubscribed};
-use crate::connection::{Connection, Ending, Link, Protocol, RefusedChannel, Socket, drive};
+use crate::connection::{Connection, Handled, Link, Protocol, RefusedChannel, Socket, drive};
 use crate::session::{DeliveryBatch, SessionCell, SessionOutbox, SubscribeOutcome, Transport, take_batch};
 
 /// An event stream.
@@ -32,14 +32,9 @@ impl<S: Socket> Protocol<S> for EventStream {
     }
 
     /// Discards the input: a stream needs none.
-    fn receive(
-        &mut self,
-        bytes: &mut [u8],
-        _: &mut Fragments,
-        link: &mut Link<'_, ()>,
-    ) -> Result<usize, (SuspendReason, Ending)> {
+    fn receive(&mut self, bytes: &mut [u8], _: &mut Fragments, link: &mut Link<'_, ()>) -> Handled {
         *link.has_input = true;
-        Ok(bytes.len())
+        Handled { bytes: bytes.len(), end: None }
     }
 
     fn subscribed(&mut self, outcome: &SubscribeOutcome, begin: StartPosition<'static>, recovered: bool) {

@@ -13,7 +13,7 @@ use super::dialect::WebSocketDialect;
 use super::frame::{Frames, OutgoingFrames, write_ping};
 use super::{NewSession, SocketOwner, run};
 use crate::client::{Commands, Services, goaway, retry_ms};
-use crate::connection::{Connection, Ending, Link, Protocol, Socket};
+use crate::connection::{Connection, End, Ending, Handled, Link, Protocol, Socket};
 use crate::session::{DeliveryBatch, SessionCell, SessionOutbox, Transport, take_batch};
 
 /// A WebSocket with a session.
@@ -42,16 +42,12 @@ impl<D: WebSocketDialect, H> WebSocket<D, H> {
         }
     }
 
-    fn handle(
-        &mut self,
-        frame: ClientFrame<'_>,
-        link: &mut Link<'_, Commands<D>>,
-    ) -> Result<(), (SuspendReason, Ending)> {
+    fn handle(&mut self, frame: ClientFrame<'_>, link: &mut Link<'_, Commands<D>>) -> Option<End> {
         match frame {
             ClientFrame::Text(text) => {
                 *link.has_input = true;
                 if self.dialect.store_handshake(&text) {
-                    return Err((SuspendReason::ConnectionLost, Ending::Released));
+                    return Some((SuspendReason::ConnectionLost, Ending::Released));
                 }
                 self.run_commands(&text, link);
             }
@@ -67,14 +63,14 @@ impl<D: WebSocketDialect, H> WebSocket<D, H> {
             }
             ClientFrame::Fragment => *link.has_input = true,
             ClientFrame::Binary => {
-                return Err((SuspendReason::BadFrame, Ending::Close(CloseCode::UnsupportedData)));
+                return Some((SuspendReason::BadFrame, Ending::Close(CloseCode::UnsupportedData)));
             }
             ClientFrame::Close(code) => {
                 Frames(link.out).close_reply(code);
-                return Err((SuspendReason::PeerClosed, Ending::ClosedByPeer));
+                return Some((SuspendReason::PeerClosed, Ending::ClosedByPeer));
             }
         }
-        Ok(())
+        None
     }
 }
 
@@ -103,20 +99,20 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocke
         bytes: &mut [u8],
         fragments: &mut Fragments,
         link: &mut Link<'_, Commands<D>>,
-    ) -> Result<usize, (SuspendReason, Ending)> {
+    ) -> Handled {
         let services = &link.attachment.services;
         match decode(bytes, fragments, services.settings.max_message) {
             Ok(Some((frame, length))) => {
                 let (session, mailbox) = (&link.attachment.session, &link.attachment.mailbox);
                 let limit = services.settings.frames_per_second;
                 session.frames.count_input(1, limit, mailbox.received_at());
-                self.handle(frame, link)?;
-                Ok(length)
+                Handled { bytes: length, end: self.handle(frame, link) }
             }
-            Ok(None) => Ok(0),
+            Ok(None) => Handled { bytes: 0, end: None },
             Err(error) => {
                 link.attachment.log_failure(&error);
-                Err((SuspendReason::BadFrame, Ending::Close(close_code(error))))
+                let end = (SuspendReason::BadFrame, Ending::Close(close_code(error)));
+                Handled { bytes: 0, end: Some(end) }
             }
         }
     }
