@@ -10,13 +10,13 @@ use hyper::header::{HOST, HeaderName, HeaderValue};
 
 #[cfg(feature = "simulation")]
 use {
-    crate::clock::{Clock, SimulatedTime, UnixTime},
     crate::config::{Config, Settings},
     crate::entropy::Entropy,
     crate::events::{HookSink, NoHooks},
     crate::executor::NoTasks,
     crate::server::assembly,
-    crate::timeouts::Timeouts,
+    encke_timeouts::Timeouts,
+    encke_timeouts::clock::{Clock, SimulatedTime, UnixTime},
     std::sync::{Arc, LazyLock},
 };
 

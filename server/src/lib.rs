@@ -16,15 +16,14 @@
 //! - **tokio** (built without its timers): the accept loops, and one task for each active connection. Only
 //!   that task reads and writes the connection's socket.
 //! - **The pollers** (`parking/`): threads that poll the sockets of parked connections, which have no task.
-//! - **The wheel thread** (`timeouts/`): owns the wheel. It receives timers to arm, advances the wheel, and
-//!   dispatches expiries. It runs no session code and takes no session lock.
-//! - **The workers** (`timeouts/`): for each expiry, a worker finds the session, locks it, lets it handle its
-//!   deadlines, and carries out the resulting actions.
+//! - **The wheel thread** (crate `encke-timeouts`): owns the wheel. It receives timers to arm, advances the
+//!   wheel, and dispatches expiries. It runs no session code and takes no session lock.
+//! - **The workers** (crate `encke-timeouts`): for each expiry, a worker finds the session, locks it, lets it
+//!   handle its deadlines, and carries out the resulting actions.
 //!
 //! A session's state machine is pure and lives in `encke-core`; all changes to it go through
 //! `session/step.rs`. For the order of modules and of locks, see ARCHITECTURE.md.
 
-mod abort_on_panic;
 mod admin;
 mod admission;
 mod arena;
@@ -33,7 +32,6 @@ mod backend;
 mod channel;
 pub mod cli;
 mod client;
-pub mod clock;
 pub mod config;
 mod connection;
 mod engine;
@@ -56,7 +54,6 @@ mod session;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod snapshot;
-mod timeouts;
 pub mod tls;
 mod trace;
 mod transport;

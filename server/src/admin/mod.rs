@@ -27,17 +27,17 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use encke_timeouts::clock::UnixTime;
+use encke_timeouts::{ExpiryBatch, TimerScheme, WheelTimer};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Handshakes, RefusalReason};
 use crate::auth::Operator;
 use crate::client;
-use crate::clock::UnixTime;
 use crate::connection::TcpSocket;
 use crate::http::body::{BodyLimits, check_json, read};
 use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
 use crate::metrics::{ProcessView, Readings};
-use crate::timeouts::{ExpiryBatch, TimerScheme, WheelTimer};
 use crate::tls::Tls;
 use crate::trace::RequestTrace;
 use api::routes::{self, ApiCall, Route};
@@ -122,7 +122,7 @@ impl Context {
             reminders: self.client.reminders.len(),
             dispatch_depth: self.batches.len(),
             dispatch_age: timeouts.dispatch_age(),
-            worker_panics: timeouts.dispatch.worker_panics.load(Ordering::Relaxed),
+            worker_panics: timeouts.worker_panics(),
             log_lines_dropped: (self.log_lines_dropped)(),
             process: ProcessView::now(),
             started_at: self.live.settings.started_at.since(UnixTime::from_secs(0)),

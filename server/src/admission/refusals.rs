@@ -4,12 +4,12 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use encke_timeouts::Timeouts;
 use strum::{EnumCount, EnumMessage, IntoStaticStr, VariantArray};
 
 use super::LogThrottle;
 use crate::auth::AuthError;
 use crate::metrics::Metrics;
-use crate::timeouts::Timeouts;
 
 /// Why a connection got no session. The name is a label in metrics and a field in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, EnumMessage, IntoStaticStr, VariantArray)]

@@ -9,7 +9,6 @@
 //! A look-up takes no lock: it loads the address of the chunk and adds a reference with one compare-and-swap
 //! on the [`SlotState`].
 
-mod chunks;
 mod guard;
 mod slot_state;
 
@@ -22,9 +21,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use encke_timeouts::Chunks;
 use parking_lot::Mutex;
 
-pub(crate) use chunks::Chunks;
 pub(crate) use guard::{OwnedSlotGuard, SlotGuard};
 pub(crate) use slot_state::SlotState;
 

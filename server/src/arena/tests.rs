@@ -8,11 +8,11 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 
+use encke_seeds::with_seeds;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use encke_seeds::with_seeds;
 
 /// A slot whose item has a number and owns a value.
 #[derive(Debug)]

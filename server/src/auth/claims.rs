@@ -1,11 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_timeouts::clock::UnixTime;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{AuthError, Identity, Permission, Permissions};
-use crate::clock::UnixTime;
 
 /// Maximum length of a user name, in bytes.
 pub(crate) const MAX_USER_BYTES: usize = 255;

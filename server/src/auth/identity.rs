@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_timeouts::clock::UnixTime;
 use minicbor::{Decode, Encode};
 
 use super::{Permission, Permissions};
-use crate::clock::UnixTime;
 
 /// Identity and permissions of a client. It has the size of a pointer, because every session contains one.
 #[derive(Clone, Debug, Default)]

@@ -44,9 +44,9 @@ pub use sign::{Grant, SignError};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::UnixTime;
 use claims::Claims;
 pub(crate) use claims::{BackendClaims, MAX_USER_BYTES};
+use encke_timeouts::clock::UnixTime;
 
 /// Access control settings. By default, everything is allowed, except for browsers: see [`Origins`].
 #[derive(Clone, Debug, Default)]

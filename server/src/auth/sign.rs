@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
 use data_encoding::BASE64URL_NOPAD;
+use encke_timeouts::clock::UnixTime;
 use serde::Serialize;
 
 use super::Permission;
 use super::keys::{Algorithm, Key};
-use crate::clock::UnixTime;
 
 /// Contents of a token to be signed.
 #[derive(Clone, Debug)]

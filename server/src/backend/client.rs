@@ -2,6 +2,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use encke_core::Timestamp;
+use encke_timeouts::Timeouts;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::StatusCode;
@@ -20,7 +21,6 @@ use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::BackendMetrics;
 use crate::outbound::{OutboundClient, OutboundError, Target, headers};
-use crate::timeouts::Timeouts;
 
 /// Maximum size of a request body and of a response body, in bytes.
 const MAX_BODY_BYTES: usize = 64 * 1024;

@@ -8,17 +8,17 @@ use std::time::Duration;
 use encke_core::message::CompactJson;
 use encke_core::session::Outbox;
 use encke_core::session::outbox::SubscriptionSlot;
+use encke_seeds::with_seeds;
+use encke_timeouts::Timeouts;
+use encke_timeouts::clock::{Clock, SimulatedTime, UnixTime};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::admission::QuotaOwner;
-use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::entropy::Entropy;
 use crate::executor::NoTasks;
 use crate::metrics::Metrics;
-use crate::timeouts::Timeouts;
-use encke_seeds::with_seeds;
 
 /// A subscriber that never reads.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use encke_timeouts::{OwnerKey, Timeouts, TimerOwner, TimerOwners};
 use parking_lot::RwLock;
 
 use super::budget::{Budget, CreatorAccount};
@@ -19,7 +20,6 @@ use crate::admission::QuotaOwner;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
-use crate::timeouts::{OwnerKey, Timeouts, TimerOwner, TimerOwners};
 
 /// Limits of channel logs.
 #[derive(Clone, Debug)]
@@ -196,7 +196,7 @@ impl<S: Subscriber> Channels<S> {
     /// Number of timers registered for channels.
     #[cfg(feature = "simulation")]
     pub(crate) fn timer_count(&self) -> usize {
-        self.owners.len()
+        self.owners.count()
     }
 
     /// Number of channels.

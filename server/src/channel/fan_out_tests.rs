@@ -12,18 +12,18 @@ use std::time::Duration;
 use encke_core::message::CompactJson;
 use encke_core::session::Outbox;
 use encke_core::session::outbox::SubscriptionSlot;
+use encke_seeds::with_seeds;
+use encke_timeouts::Timeouts;
+use encke_timeouts::clock::Clock;
 use parking_lot::{Condvar, Mutex};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::admission::QuotaOwner;
-use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::executor::{BoxedTask, Executor, WorkSharing};
 use crate::metrics::Metrics;
-use crate::timeouts::Timeouts;
-use encke_seeds::with_seeds;
 
 const LIMITS: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
 

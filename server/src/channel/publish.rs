@@ -12,6 +12,7 @@ use encke_core::Timestamp;
 use encke_core::encodings::Encodings;
 use encke_core::message::{Content, Message};
 use encke_core::session::outbox::LogPosition;
+use encke_timeouts::ArmAction;
 use parking_lot::MutexGuard;
 
 use super::channels::{Channels, PublishError, Published};
@@ -22,7 +23,6 @@ use super::publish_ids::PublishId;
 use super::state::{Channel, ChannelState, SizeChange};
 use super::subscribers::Subscriber;
 use crate::admission::QuotaOwner;
-use crate::timeouts::ArmAction;
 use crate::trace::PublishTrace;
 
 /// A log, locked for appending.

@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use encke_core::message::CompactJson;
 use encke_core::session::outbox::SubscriptionSlot;
+use encke_seeds::with_seeds;
+use encke_timeouts::Timeouts;
+use encke_timeouts::clock::{Clock, SimulatedTime, UnixTime};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::publish_ids::MAX_PUBLISH_IDS;
 use super::*;
 use crate::admission::QuotaOwner;
-use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::entropy::Entropy;
 use crate::executor::NoTasks;
 use crate::metrics::Metrics;
-use crate::timeouts::Timeouts;
-use encke_seeds::with_seeds;
 
 const AGE: Duration = Duration::from_secs(300);
 const WIDE: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: Some(AGE), total_bytes: usize::MAX };

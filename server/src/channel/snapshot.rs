@@ -14,6 +14,7 @@ use encke_core::encodings::Encodings;
 use encke_core::message::{CompactJson, Content, ContentKind, Message};
 use encke_core::session::MAX_OFFSET;
 use encke_core::session::outbox::LogPosition;
+use encke_timeouts::clock::nanos;
 
 use super::budget::CreatorAccount;
 use super::channels::Channels;
@@ -26,7 +27,6 @@ use super::record::{KeyRecord, LogRecord, MessageRecord, SharedRecord};
 use super::state::{Channel, SizeChange};
 use super::subscribers::Subscriber;
 use crate::admission::QuotaOwner;
-use crate::clock::nanos;
 
 /// Number of logs looked up at a time.
 const PAGE: usize = 1024;

@@ -5,6 +5,7 @@ use encke_core::Timestamp;
 use encke_core::encodings::PatternEncodings;
 use encke_core::message::{ContentKind, JsonString};
 use encke_core::session::outbox::{LogBounds, LogPosition, SubscriptionSlot};
+use encke_timeouts::{TimerCell, TimerOwners};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::budget::{AgeKey, CreatorAccount};
@@ -15,7 +16,6 @@ use super::name::ChannelName;
 use super::occupancy::Occupancy;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
 use super::sweep::Sweep;
-use crate::timeouts::{TimerCell, TimerOwners};
 use crate::trace::FanOutTraces;
 
 /// A channel. Owned by the channel table and by its subscribers.

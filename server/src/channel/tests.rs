@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use encke_core::message::CompactJson;
 use encke_core::session::outbox::{LogBounds, LogPosition, SubscriptionSlot};
+use encke_timeouts::Timeouts;
+use encke_timeouts::clock::Clock;
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 use crate::admission::QuotaOwner;
-use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::timeouts::Timeouts;
 
 const WIDE: LogLimits = LogLimits { messages: 1000, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
 
@@ -201,7 +201,7 @@ fn sizes_return_to_zero_when_all_channels_are_removed() {
     }
     assert_eq!((world.channels.len(), world.channels.bytes()), (0, 0));
     assert!(world.channels.has_no_accounts());
-    assert_eq!(world.channels.owners.len(), 0, "all timers are removed");
+    assert_eq!(world.channels.owners.count(), 0, "all timers are removed");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn idle_channel_is_evicted_at_the_channel_limit() {
     }
     assert!(world.channels.get("a").is_none(), "the oldest");
     assert_eq!(world.publish("b", "1"), Ok(2), "channel b still exists");
-    assert_eq!(world.channels.owners.len(), 2);
+    assert_eq!(world.channels.owners.count(), 2);
     let bytes: usize =
         ["b", "c"].map(|name| world.channels.get(name).expect("the channel").view().bytes).iter().sum();
     assert_eq!(world.channels.bytes(), bytes);
@@ -401,7 +401,7 @@ fn idle_pattern_is_kept_until_the_next_message_is_dropped() {
     assert_eq!(world.bounds("/a/*"), LogBounds { first: 2, last: 5 });
     world.publish("/a/x", "6").expect("published");
     assert!(world.channels.get("/a/*").is_none(), "message 2 was dropped, so nobody can resume");
-    assert_eq!(world.channels.owners.len(), 1);
+    assert_eq!(world.channels.owners.count(), 1);
 }
 
 #[test]

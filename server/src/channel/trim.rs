@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use encke_core::Timestamp;
+use encke_timeouts::{ArmAction, RequestedDeadline};
 
 use super::channels::Channels;
 use super::log::ChannelLog;
 use super::state::{Channel, ChannelState, SizeChange};
 use super::subscribers::Subscriber;
-use crate::timeouts::{ArmAction, RequestedDeadline};
 
 /// Maximum number of logs that one publish examines to keep all logs within their budget. Each step frees a
 /// message, or finds that a log's oldest message is younger than the log's key says, which happens at most

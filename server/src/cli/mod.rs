@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, Parser, Subcommand};
+use encke_timeouts::clock::unix_now;
 
-use crate::clock::unix_now;
 use crate::config::{self, Settings};
 use crate::snapshot::show;
 use output::{failure, print_error, print_result, usage_error};

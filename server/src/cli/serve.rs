@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use encke_timeouts::clock::monotonic_now;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::banner::banner;
 use super::logging::Logging;
 use super::output::{failure, print, print_error, usage_error};
-use crate::clock::monotonic_now;
 use crate::config::{Config, MIN_DESCRIPTORS, Settings};
 use crate::events::NoHooks;
 use crate::process::systemd::{self, InheritError, InheritedSockets, Supervisor};

@@ -5,8 +5,9 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use encke_timeouts::clock::unix_now;
+
 use crate::auth::{Grant, Permission};
-use crate::clock::unix_now;
 use crate::config::Settings;
 use clap::Args;
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use encke_core::close::SuspendReason;
 use encke_core::dialect::DialectName;
 use encke_core::session::ConnectionInput;
+use encke_timeouts::Sleep;
 
 use super::{CommandContext, PartialMessageSender, Services};
 use crate::admission::PartialMessage;
@@ -10,7 +11,6 @@ use crate::session::{
     Attached, Backlog, CommandSource, DeliveryBatch, Mailbox, SessionCell, SessionHandle, SessionOutbox,
     Transport,
 };
-use crate::timeouts::Sleep;
 
 /// Guard of a connection's attachment to its session.
 ///

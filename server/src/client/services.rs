@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::session::ConnectionId;
+use encke_timeouts;
+use encke_timeouts::{Sleep, Stalled, Timeouts};
 use futures_util::future::select;
 
 use super::partial_messages::PartialMessageSender;
@@ -22,7 +24,6 @@ use crate::reminders::Reminders;
 use crate::session::{
     AttachRefusal, AttachRequest, Attached, SessionCell, SessionLogs, SessionRef, Sessions,
 };
-use crate::timeouts::{self, Sleep, Timeouts};
 use crate::trace::Tracer;
 
 pub(crate) type ConnectionParking = parking::Parking<(SessionRef, ConnectionId)>;
@@ -66,7 +67,7 @@ pub(crate) struct Services {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StalledComponent {
     /// Timeouts no longer expire.
-    Timeouts(timeouts::Stalled),
+    Timeouts(Stalled),
     /// Input on parked connections is no longer read.
     Parking,
 }
@@ -75,8 +76,8 @@ impl StalledComponent {
     /// Returns the name for log lines.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Timeouts(timeouts::Stalled::Wheel) => "wheel",
-            Self::Timeouts(timeouts::Stalled::Workers) => "workers",
+            Self::Timeouts(Stalled::Wheel) => "wheel",
+            Self::Timeouts(Stalled::Workers) => "workers",
             Self::Parking => "poller",
         }
     }

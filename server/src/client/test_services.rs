@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use encke_core::dialect::DialectName;
 use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat};
+use encke_timeouts::Timeouts;
+use encke_timeouts::clock::Clock;
 
 use super::Services;
 use crate::auth::Identity;
-use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::LogEngine;
 use crate::engine::slow::{SlowControl, SlowEngine};
@@ -18,7 +19,6 @@ use crate::events::{HookSink, NoHooks};
 use crate::executor::NoTasks;
 use crate::server::assembly;
 use crate::session::{AttachRequest, Attached};
-use crate::timeouts::Timeouts;
 
 /// Address of all clients in the tests.
 pub(crate) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::session::SessionTimeouts;
+use encke_timeouts::{TimerScheme, WheelSettings};
 
 use crate::admin::PublicUrl;
 use crate::auth::Auth;
@@ -38,14 +39,12 @@ use crate::events::WebhookSettings;
 use crate::issuer::IssuerSettings;
 use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
-use crate::timeouts::WheelSettings;
 use crate::tls::Tls;
 use crate::trace::TraceSettings;
 use layers::Layers;
 
 pub use crate::channel::{ChannelRules, LogLimits, Namespace};
 pub use crate::engine::{RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
-pub use crate::timeouts::TimerScheme;
 pub use descriptors::{ClientDescriptors, MIN_DESCRIPTORS};
 pub use error::ConfigError;
 pub use layers::{SettingSource, default_file};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::session::SessionTimeouts;
+use encke_timeouts::{MAX_WORKERS, TimerScheme};
 use serde::Deserialize;
 
 use super::auth::{RawAuth, RawTls};
@@ -21,12 +22,11 @@ use super::units::{DurationOrOff, DurationSetting, SizeSetting, unless_zero};
 use super::webhook::RawWebhook;
 use super::{
     AdminListener, BayeuxConfig, ClientDescriptors, Config, ConfigError, EngineConfig, Limits, LogConfig,
-    TimerScheme, TimersConfig,
+    TimersConfig,
 };
 use crate::auth::Auth;
 use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
-use crate::timeouts::MAX_WORKERS;
 use crate::tls::Tls;
 
 #[derive(Deserialize)]

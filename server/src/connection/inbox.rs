@@ -3,10 +3,10 @@ use std::task::{Context, Poll, ready};
 
 use encke_core::Timestamp;
 use encke_core::frame::Fragments;
+use encke_timeouts::Sleep;
 
 use crate::admission::PartialMessage;
 use crate::client::{Attachment, PartialMessageSender};
-use crate::timeouts::Sleep;
 
 /// Maximum number of bytes read at a time, before other tasks run.
 pub(super) const BYTES_PER_POLL: u32 = 64 * 1024;

@@ -4,13 +4,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use encke_core::dialect::{CommandError, ErrorCode, StartPosition};
+use encke_timeouts::Sleep;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
 
 use crate::channel::ChannelName;
 use crate::client::Attachment;
 use crate::session::SubscribeOutcome;
-use crate::timeouts::Sleep;
 
 type SubscribeResult = Result<SubscribeOutcome, CommandError>;
 

@@ -3,12 +3,12 @@ use std::pin::Pin;
 use std::task::Context;
 
 use encke_core::session::ConnectionInput;
+use encke_timeouts::Sleep;
 
 use super::Socket;
 use super::counted_socket::CountedSocket;
 use super::progress::{Checkpoint, TooSlow};
 use crate::client::Attachment;
-use crate::timeouts::Sleep;
 
 /// Whether a write is blocked because the kernel accepts no more bytes. While it is, nothing is read from the
 /// peer, so that output does not pile up.

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use encke_core::message::Content;
+use encke_timeouts::Timeouts;
 
 use super::{EngineError, EngineResponse, History, LogEngine, Presence};
 use crate::admission::QuotaOwner;
 use crate::channel::{
     Channel, ChannelGuard, ChannelName, Channels, HistoryPart, PublishId, Published, Subscriber,
 };
-use crate::timeouts::Timeouts;
 use crate::trace::PublishTrace;
 
 /// Engine that keeps its logs only in the memory of this process. All its responses are immediate.

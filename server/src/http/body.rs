@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use encke_timeouts::Timeouts;
 use futures_util::future::{Either, select};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
@@ -13,7 +14,6 @@ use hyper::header::CONTENT_TYPE;
 use serde::Deserialize;
 
 use super::{ApiError, ApiErrorCode};
-use crate::timeouts::Timeouts;
 
 /// Maximum number of excess bytes to read and discard, so that a client that writes everything before it
 /// reads gets its response.

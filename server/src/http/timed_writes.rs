@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use encke_timeouts::{Sleep, Timeouts};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-use crate::timeouts::{Sleep, Timeouts};
 
 /// A stream whose writes fail if the peer accepts nothing for `timeout`. Otherwise, a client that sends a
 /// request and does not read would keep the response in memory forever.

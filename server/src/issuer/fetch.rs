@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use encke_timeouts::Timeouts;
 use hyper::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -13,7 +14,6 @@ use tokio::task::spawn_blocking;
 use super::KeySource;
 use crate::auth::{BadKeySet, Key, parse_key_set};
 use crate::outbound::{OutboundClient, OutboundError, Target};
-use crate::timeouts::Timeouts;
 
 /// Maximum size of a key set, in bytes.
 const MAX_SET_BYTES: usize = 256 * 1024;

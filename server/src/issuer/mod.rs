@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::Timestamp;
+use encke_timeouts::Timeouts;
 use futures_util::FutureExt;
 use futures_util::future::{pending, select};
 use tokio::sync::{Notify, watch};
@@ -22,7 +23,6 @@ use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::outbound::Backoff;
-use crate::timeouts::Timeouts;
 use fetch::KeySetFetcher;
 pub(crate) use fetch::read_keys;
 pub(crate) use settings::{IssuerSettings, KeySource};

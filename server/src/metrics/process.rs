@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use encke_timeouts::clock::processor_time;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::process::{Resource, getrlimit};
 use serde::{Serialize, Serializer};
-
-use crate::clock::processor_time;
 
 /// Resource use of the process at one moment. Values that the kernel does not provide are left out.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use std::{fmt, iter};
 
 use bytes::Bytes;
+use encke_timeouts::{Timeouts, WheelTimer};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING, USER_AGENT};
 use hyper::{Method, Request, StatusCode};
@@ -16,7 +17,6 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::Target;
-use crate::timeouts::{Timeouts, WheelTimer};
 use crate::tls::{TlsError, VERSIONS, authorities};
 
 /// How long an idle connection is kept for the next request. Many servers close idle connections after about

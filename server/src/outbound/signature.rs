@@ -5,10 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::{BASE64, BASE64_NOPAD};
+use encke_timeouts::clock::UnixTime;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use ring::hmac;
-
-use crate::clock::UnixTime;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const ID: HeaderName = HeaderName::from_static("webhook-id");

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use encke_core::Timestamp;
+use encke_timeouts::AbortOnPanic;
 
 use super::poller::Poller;
-use crate::abort_on_panic::AbortOnPanic;
 
 /// A thread that watches parked connections for input. The thread exits when this is dropped.
 #[derive(Debug)]

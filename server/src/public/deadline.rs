@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context as Task, Poll, ready};
 
 use encke_core::Timestamp;
+use encke_timeouts::Sleep;
 use tokio_util::sync::WaitForCancellationFuture;
 
 use super::{Context, NotServed};
 use crate::admission::Handshake;
 use crate::proxies::BadProxyHeader;
-use crate::timeouts::Sleep;
 
 /// Time limit for a client's next request.
 pub(super) struct RequestTimeout {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::message::Content;
+use encke_timeouts::{OwnerKey, RequestedDeadline};
 use serde_json::value::RawValue;
 
 use super::Reminders;
@@ -13,7 +14,6 @@ use crate::admission::QuotaOwner;
 use crate::channel::ChannelName;
 use crate::engine::EngineError;
 use crate::metrics::ReminderOutcome;
-use crate::timeouts::{OwnerKey, RequestedDeadline};
 
 /// Maximum number of reminders being published to the engine simultaneously. The engine's own limit is
 /// higher, because clients publish, too.

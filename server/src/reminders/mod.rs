@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::Timestamp;
+use encke_timeouts::{ArmAction, RequestedDeadline, Timeouts, TimerCell, TimerOwner, TimerOwners};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore};
@@ -27,7 +28,6 @@ use crate::engine::LogEngine;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::session::SessionRef;
-use crate::timeouts::{ArmAction, RequestedDeadline, Timeouts, TimerCell, TimerOwner, TimerOwners};
 use execution::MAX_PUBLISHING;
 use table::{ReminderEntry, ReminderTable};
 

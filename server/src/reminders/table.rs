@@ -2,10 +2,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use encke_core::Timestamp;
+use encke_timeouts::TimerCell;
 
 use super::PendingReminder;
 use super::reminder::{ReminderAction, ReminderKey};
-use crate::timeouts::TimerCell;
 
 /// Tables of at most this capacity are not shrunk.
 const MIN_SHRINK_CAPACITY: usize = 64;

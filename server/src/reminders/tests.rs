@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 
 use crossbeam_channel::bounded;
+use encke_seeds::with_seeds;
+use encke_timeouts::clock::{Clock, SimulatedTime, UnixTime};
+use encke_timeouts::{ExpiryHandler, ExpiryWorker, SteppedWheel};
 use futures_util::FutureExt;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::channel::ChannelName;
-use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::config::{Config, Settings};
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks, Sinks};
 use crate::executor::BoxedTask;
 use crate::server::assembly;
-use crate::timeouts::{ExpiryHandler, ExpiryWorker, SteppedWheel};
-use encke_seeds::with_seeds;
 
 const BACKEND: &str = "backend";
 const SECOND: Duration = Duration::from_secs(1);
@@ -240,7 +240,7 @@ fn deleted_reminder_does_not_fire_and_frees_its_timer() {
     assert_eq!(world.reminders().delete(&key("a")), Ok(false));
     world.pass(2 * SECOND);
     assert_eq!(world.received(), [""; 0]);
-    assert_eq!((world.reminders().owners.len(), world.client.timeouts.entries()), (0, 0));
+    assert_eq!((world.reminders().owners.count(), world.client.timeouts.entries()), (0, 0));
 }
 
 /// A put or delete takes effect if it precedes the handling of the expiry by a worker, even if the expiry has
@@ -403,6 +403,6 @@ fn random_operations_agree_with_a_model() {
             }
             assert_eq!(world.reminders().len(), model.len(), "step {step}");
         }
-        assert_eq!(world.reminders().owners.len(), model.len());
+        assert_eq!(world.reminders().owners.count(), model.len());
     });
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
+use encke_timeouts::{ExpiryBatch, Timeouts};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::live::{LimitSettings, Live, LiveSettings, WebhookLimit};
@@ -23,7 +24,6 @@ use crate::issuer::Issuer;
 use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
 use crate::session::{Cells, Channels, SessionLimits, SessionLogs, SessionRef, Sessions};
-use crate::timeouts::{ExpiryBatch, Timeouts};
 use crate::trace::Tracer;
 
 /// Creates the channels, the sessions, and the other services shared by client connections.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use encke_timeouts::Timeouts;
+use encke_timeouts::clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::LogEngine;
 use crate::entropy::Entropy;
@@ -12,7 +13,6 @@ use crate::events::{HookSink, NoHooks, Sinks, Webhooks};
 use crate::executor::NoTasks;
 use crate::metrics::Metrics;
 use crate::server::assembly;
-use crate::timeouts::Timeouts;
 
 pub use crate::admin::HealthStatus;
 pub use crate::admission::RefusalReason;

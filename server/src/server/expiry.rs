@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use encke_core::Timestamp;
+use encke_timeouts::{ExpiryHandler, TimerOwner};
 
 use crate::client::Services;
 use crate::executor::Executor;
-use crate::timeouts::{ExpiryHandler, TimerOwner};
 
 /// Finds the owner of an expired timer and makes that owner check its deadlines.
 pub(crate) struct ExpiryDispatcher {

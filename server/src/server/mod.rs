@@ -16,13 +16,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_timeouts::clock::Clock;
+use encke_timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
 use futures_util::future::{Either, select};
 use rustix::process::{Resource, getrlimit};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{LogLinesDropped, live};
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::EvictsKeys;
 use crate::entropy::Entropy;
@@ -32,7 +33,6 @@ use crate::metrics::Metrics;
 use crate::process::systemd::Supervisor;
 use crate::public;
 use crate::snapshot::{SnapshotLock, SnapshotLockError};
-use crate::timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
 use accepting::{accept_admins, accept_clients};
 use expiry::ExpiryDispatcher;
 pub use listeners::{ListenError, Listeners};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::session::ConnectionId;
+use encke_timeouts::{Sleep, Timeouts};
 use tokio::runtime::Handle;
 
 use crate::arena::SlotKey;
@@ -17,7 +18,6 @@ use crate::client::{ConnectionParking, Services};
 use crate::executor::{Runtime, yield_now};
 use crate::parking::{AnyPoller, IdleQueue, Poller, PollerThread, Pollers};
 use crate::session::{SessionRef, Sessions};
-use crate::timeouts::{Sleep, Timeouts};
 
 /// Number of connections that are signalled before other tasks get a turn.
 const SIGNALS_PER_PASS: usize = 256;

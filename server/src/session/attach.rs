@@ -271,15 +271,16 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
+    use encke_timeouts::Timeouts;
+    use encke_timeouts::clock::Clock;
+
     use super::*;
     use crate::admission::Permits;
-    use crate::clock::Clock;
     use crate::config::Settings;
     use crate::entropy::Entropy;
     use crate::events::{HookSink, NoHooks};
     use crate::executor::NoTasks;
     use crate::server::assembly;
-    use crate::timeouts::Timeouts;
 
     fn sessions() -> Arc<Sessions> {
         let config = Settings::default().resolve().expect("the defaults are valid");

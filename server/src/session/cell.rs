@@ -7,6 +7,8 @@ use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
 use encke_core::session::outbox::SubscriptionSlot;
 use encke_core::session::{ConnectionId, ConnectionKind, Phase, Session};
+use encke_timeouts::clock::Clock;
+use encke_timeouts::{Timer, TimerRef};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::Channel;
@@ -20,8 +22,6 @@ use crate::admission::{Permit, RateLimiter};
 use crate::arena::{Arena, OwnedSlotGuard, Slot as ArenaSlot, SlotKey, SlotState};
 use crate::auth::Identity;
 use crate::channel::{Member, Subscriber};
-use crate::clock::Clock;
-use crate::timeouts::{Timer, TimerRef};
 
 /// How a connection's bytes are transported. The names appear in the admin API and in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, strum::IntoStaticStr)]

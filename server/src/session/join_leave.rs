@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use encke_core::message::{Content, ContentKind};
+use encke_timeouts::Timeouts;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -24,7 +25,6 @@ use crate::channel::{ChannelGuard, ChannelName};
 use crate::engine::{EngineError, RetryBackoff};
 use crate::executor::{Executor, yield_now};
 use crate::metrics::Metrics;
-use crate::timeouts::Timeouts;
 
 /// Maximum number of queued notices of all channels. Notices accumulate only while the engine is slow or
 /// unreachable. Additional ones are dropped and counted.

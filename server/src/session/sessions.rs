@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
+use encke_timeouts::Timeouts;
 
 use super::attach::AttachRefusal;
 use super::cell::{Cells, SessionCell, SessionHandle, SessionRef};
@@ -20,7 +21,6 @@ use crate::engine::LogEngine;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
-use crate::timeouts::Timeouts;
 
 /// Receives all lifecycle events, and messages from clients to the server's own code. Called without holding
 /// locks unless stated otherwise. Implementations must not panic.

@@ -8,6 +8,8 @@ use encke_core::session::{
     ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Outbox, Output, Outputs, Phase, Session,
     SessionTimeouts, StepContext,
 };
+use encke_timeouts::RequestedDeadline;
+use encke_timeouts::clock::{Clock, UnixTime};
 
 use super::cell::{SessionCell, SessionState};
 use super::id::SessionId;
@@ -15,8 +17,6 @@ use super::mailbox::{Mailbox, Posted, Signals};
 use super::parked::Unparked;
 use super::sessions::Sessions;
 use super::subscriptions::SubscribedChannel;
-use crate::clock::{Clock, UnixTime};
-use crate::timeouts::RequestedDeadline;
 
 impl Sessions {
     /// Applies an input to a session.

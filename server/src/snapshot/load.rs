@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::session::Outbox;
+use encke_timeouts::clock::UnixTime;
 
 use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordReader, SESSION};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
@@ -14,7 +15,6 @@ use super::write::sync_folder;
 use super::{SnapshotSettings, SnapshotState};
 use crate::auth::RevocationRecord;
 use crate::channel::{LogRecord, RestoredLogs};
-use crate::clock::UnixTime;
 use crate::reminders::ReminderRecord;
 use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredNotice, StoredSession};
 

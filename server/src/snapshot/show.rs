@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use encke_timeouts::clock::UnixTime;
+
 use super::load::{LoadError, SnapshotRecord, check, for_each_record, open};
 use crate::channel::LogRecord;
-use crate::clock::UnixTime;
 use crate::session::StoredSession;
 
 /// Lists the contents of a snapshot without moving the file.

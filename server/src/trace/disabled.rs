@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use encke_timeouts::Timeouts;
 use hyper::{HeaderMap, StatusCode};
 
 use super::TraceSettings;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
-use crate::timeouts::Timeouts;
 
 /// A tracer, of which this build has none.
 #[derive(Debug)]

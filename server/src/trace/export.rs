@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use encke_timeouts::Timeouts;
 use futures_util::future::select;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -34,7 +35,6 @@ use super::span::truncated;
 use crate::entropy::Entropy;
 use crate::metrics::{DroppedSpans, Metrics};
 use crate::outbound::{Backoff, OutboundClient, OutboundError, Pending};
-use crate::timeouts::Timeouts;
 
 /// Maximum number of queued spans; more are dropped. A broadcast to the maximum number of channels creates
 /// 3,001.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use encke_core::Timestamp;
+use encke_timeouts::clock::Clock;
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::tracer::Tracer;
-use crate::clock::Clock;
 
 /// Maximum length of client-supplied text in a span, in bytes. It bounds the memory of queued spans. By
 /// default, no channel name is that long.

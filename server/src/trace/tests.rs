@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_timeouts::Timeouts;
+use encke_timeouts::clock::Clock;
 use hyper::{HeaderMap, StatusCode};
 
 use super::export::MAX_QUEUED;
 use super::{FanOutTraces, RequestTrace, TraceSettings, Tracer};
-use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::metrics::{Metrics, Readings};
 use crate::outbound::Trust;
-use crate::timeouts::Timeouts;
 
 /// A tracer that is not started, so spans stay in its queue.
 struct TestTracer {

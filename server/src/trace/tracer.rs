@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use encke_core::Timestamp;
+use encke_timeouts::Timeouts;
 use hyper::HeaderMap;
 use hyper::header::HOST;
 use opentelemetry::KeyValue;
@@ -13,7 +14,6 @@ use super::span::{Parent, WallClock, truncated};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
-use crate::timeouts::Timeouts;
 
 /// Creates traces and exports them.
 #[derive(Debug)]

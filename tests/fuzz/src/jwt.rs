@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use data_encoding::BASE64URL_NOPAD;
 use encke_server::auth::{ApiKeys, Auth, AuthError, Hosts, Identity, Key, Origins, Permission};
-use encke_server::clock::UnixTime;
+use encke_timeouts::clock::UnixTime;
 use ring::hmac;
 use serde_json::Value;
 

@@ -6,10 +6,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_server::clock::UnixTime;
 use encke_server::config::Config;
 use encke_server::events::NoHooks;
-use encke_server::simulation::{Parameters, SimulatedEngine, SimulatedServer, SimulatedTime, Task};
+use encke_server::simulation::{Parameters, SimulatedEngine, SimulatedServer, Task};
+use encke_timeouts::clock::{SimulatedTime, UnixTime};
 use parking_lot::Mutex;
 
 /// Capacity of the workers' queue, in batches of expiries.

@@ -1,10 +1,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use encke_server::config::TimerScheme;
 use encke_tests::raw::{PING, PONG, masked};
 use encke_tests::waiting::{MAX_LATENESS, eventually, let_pass};
 use encke_tests::{RawClient, RunningServer};
+use encke_timeouts::TimerScheme;
 
 const TICK: Duration = Duration::from_millis(10);
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use encke_seeds::with_seeds;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -13,7 +14,6 @@ use super::replay_tests::logs::{LogRef, ModelLogs};
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
-use encke_seeds::with_seeds;
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 150;

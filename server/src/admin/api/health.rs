@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use encke_timeouts::Stalled;
 use hyper::StatusCode;
 use serde::Serialize;
 use strum::{EnumMessage, IntoStaticStr, VariantArray};
@@ -8,7 +9,6 @@ use crate::admin::Context;
 use crate::client::StalledComponent;
 use crate::http::Reply;
 use crate::http::reply::json_with;
-use crate::timeouts;
 
 /// How long the engine may be unreachable before `/readyz` reports it. A restart of the engine should not
 /// make load balancers send clients to another server.
@@ -61,8 +61,8 @@ impl HealthStatus {
 pub(crate) fn alive(context: &Context) -> Reply {
     let status = match context.client.health(context.timers.watchdog) {
         Ok(()) => HealthStatus::Ok,
-        Err(StalledComponent::Timeouts(timeouts::Stalled::Wheel)) => HealthStatus::WheelStalled,
-        Err(StalledComponent::Timeouts(timeouts::Stalled::Workers)) => HealthStatus::WorkersStalled,
+        Err(StalledComponent::Timeouts(Stalled::Wheel)) => HealthStatus::WheelStalled,
+        Err(StalledComponent::Timeouts(Stalled::Workers)) => HealthStatus::WorkersStalled,
         Err(StalledComponent::Parking) => HealthStatus::PollerStalled,
     };
     status.reply()

@@ -1,9 +1,9 @@
 use encke_core::session::Transition;
+use encke_timeouts::clock::UnixTime;
 use serde::Serialize;
 
 use super::routes::ApiCall;
 use super::sessions::{parse_id, unknown};
-use crate::clock::UnixTime;
 use crate::http::reply::json;
 use crate::http::{ApiError, Reply};
 

@@ -2,12 +2,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use encke_timeouts::{RingView, RingWatch, Timeouts};
 use parking_lot::Mutex;
 use slab::Slab;
 
 use super::history::History;
 use super::viewer::Viewer;
-use crate::timeouts::{RingView, RingWatch, Timeouts};
 
 /// State shared by all viewers: the samples, and the tasks that wait for the next sample.
 ///

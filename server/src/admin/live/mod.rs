@@ -19,11 +19,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_timeouts::clock::UnixTime;
 use futures_util::future::{Either, select};
 
 use super::Context;
 use crate::auth::Operator;
-use crate::clock::UnixTime;
 use feed::Feed;
 use sample::Sample;
 use server_info::ServerInfo;

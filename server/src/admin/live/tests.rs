@@ -2,6 +2,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Wake, Waker};
 
 use bytes::Bytes;
+use encke_timeouts::Timeouts;
+use encke_timeouts::clock::Clock;
 use strum::VariantArray;
 use tokio_util::sync::CancellationToken;
 
@@ -9,10 +11,8 @@ use super::history::MAX_SAMPLES;
 use super::*;
 use crate::admission::RefusalReason;
 use crate::client::test_services::on_slow_engine;
-use crate::clock::Clock;
 use crate::config::Settings as Configured;
 use crate::server::assembly;
-use crate::timeouts::Timeouts;
 
 /// Waker that counts wake-ups.
 #[derive(Default)]

@@ -2,7 +2,7 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::clock::monotonic_now;
+use encke_timeouts::clock::monotonic_now;
 
 /// A socket with a deadline. Reads and writes fail after the deadline, even if data arrives byte by byte.
 #[derive(Debug)]

@@ -10,7 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::clock::monotonic_now;
+use encke_timeouts::clock::monotonic_now;
+
 use crate::config::Settings;
 use clap::Args;
 

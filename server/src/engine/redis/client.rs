@@ -8,6 +8,7 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_core::message::Content;
 use encke_core::session::outbox::LogBounds;
+use encke_timeouts::Timeouts;
 use futures_util::FutureExt;
 use parking_lot::{Mutex, RwLock};
 use redis::aio::MultiplexedConnection;
@@ -30,7 +31,6 @@ use crate::channel::{
 use crate::engine::{EngineError, EngineResponse, History};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
-use crate::timeouts::Timeouts;
 
 /// Maximum number of publishes in flight. Redis executes about 40,000 per second.
 const MAX_PUBLISHES: usize = 1024;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::Timestamp;
+use encke_timeouts::Sleep;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -21,7 +22,6 @@ use super::probe::{RedisInfo, learn_generation, send_probe};
 use super::pushes::{Push, PushReceiver, push_queue};
 use super::scripts::Scripts;
 use crate::channel::{ChannelName, Subscriber, new_epoch};
-use crate::timeouts::Sleep;
 
 /// Interval between probes, and timeout for each.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);

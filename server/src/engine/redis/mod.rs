@@ -34,6 +34,7 @@ mod tls;
 use std::sync::Arc;
 
 use encke_core::message::Content;
+use encke_timeouts::Timeouts;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -44,7 +45,6 @@ use crate::channel::{
 };
 use crate::entropy::Entropy;
 use crate::executor::Executor;
-use crate::timeouts::Timeouts;
 
 pub use address::RedisAddress;
 pub use client::EvictsKeys;

@@ -100,9 +100,10 @@ mod tests {
     use super::super::event::{EventName, EventSubject};
     use serde_json::value::RawValue;
 
+    use encke_timeouts::clock::UnixTime;
+
     use super::*;
     use crate::channel::ChannelName;
-    use crate::clock::UnixTime;
 
     fn event(number: usize) -> WebhookEvent {
         let channel = ChannelName::new("news", 255).expect("a name");

@@ -2,6 +2,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use encke_timeouts::Timeouts;
 use tokio::sync::Notify;
 
 use super::batch::{EventBatch, LaneQueue, MAX_BATCH_EVENTS};
@@ -11,7 +12,6 @@ use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::WebhookCounters;
 use crate::outbound::{OutboundClient, Pending};
-use crate::timeouts::Timeouts;
 
 /// Number of lanes per webhook. Each has at most one request in flight.
 pub(crate) const LANES: usize = 8;

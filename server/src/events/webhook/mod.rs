@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use encke_core::session::LifecycleEvent;
+use encke_timeouts::Timeouts;
 use serde_json::value::RawValue;
 
 use crate::channel::{ChannelName, OccupancySink};
@@ -29,7 +30,6 @@ use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::reminders::{ReminderKey, WebhookSink};
 use crate::session::SessionId;
-use crate::timeouts::Timeouts;
 use event::{EventSubject, WebhookEvent};
 use lanes::Webhook;
 

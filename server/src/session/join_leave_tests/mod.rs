@@ -12,6 +12,8 @@ use encke_core::close::CloseReason;
 use encke_core::dialect::{DialectName, StartPosition};
 use encke_core::message::ContentKind;
 use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat, Input};
+use encke_timeouts::Timeouts;
+use encke_timeouts::clock::{Clock, SimulatedTime, UnixTime};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 
@@ -20,7 +22,6 @@ use super::{AttachRequest, CommandSource, SessionHandle};
 use crate::auth::{Grant, Permission};
 use crate::channel::{ChannelName, HistoryPart};
 use crate::client;
-use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::config::Settings;
 use crate::engine::slow::{SlowControl, SlowEngine};
 use crate::engine::{EngineError, EngineResponse, LogEngine};
@@ -29,7 +30,6 @@ use crate::events::{HookSink, NoHooks};
 use crate::executor::{BoxedTask, Executor};
 use crate::server::assembly;
 use crate::session::Attached;
-use crate::timeouts::Timeouts;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NO_STALL: Duration = Duration::from_hours(60 * 24);

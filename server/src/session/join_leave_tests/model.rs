@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use encke_core::close::SuspendReason;
 use encke_core::session::{ConnectionInput, Phase};
+use encke_seeds::with_seeds;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use encke_seeds::with_seeds;
 
 /// A session that the model tracks.
 struct KnownSession {

@@ -232,13 +232,14 @@ mod tests {
     use std::time::Duration;
 
     use encke_core::dialect::json::Json;
+    use encke_timeouts::Timeouts;
+    use encke_timeouts::clock::Clock;
     use hyper::Request;
     use tokio::runtime::{Builder, Handle};
 
     use super::*;
     use crate::admission::OpenConnections;
     use crate::client::{Caller, ConnectionParking};
-    use crate::clock::Clock;
     use crate::config::Settings;
     use crate::connection::{TcpSocket, parked_size};
     use crate::entropy::Entropy;
@@ -246,7 +247,6 @@ mod tests {
     use crate::executor::{Runtime, yield_now};
     use crate::parking::{AnyPoller, IdleQueue, Pollers};
     use crate::server::assembly;
-    use crate::timeouts::Timeouts;
 
     /// Services for connections, except that the poller rejects sockets and the clock does not advance.
     fn context_without_a_poller(runtime: Handle) -> Services {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_core::session::Deadline;
 use encke_server::simulation::{
-    ChannelView, Parameters, RestoreResult, SessionView, SimulatedEngine, SimulatedServer, SimulatedTime,
+    ChannelView, Parameters, RestoreResult, SessionView, SimulatedEngine, SimulatedServer,
 };
+use encke_timeouts::clock::SimulatedTime;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use tempfile::TempDir;

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use encke_server::clock::monotonic_now;
 use encke_tests::process::Signal;
 use encke_tests::waiting::TIMEOUT;
 use encke_tests::{Certificate, Client, FakeSupervisor, Launch};
+use encke_timeouts::clock::monotonic_now;
 
 const READY: &str = "READY=1";
 const KEEP_ALIVE: &str = "WATCHDOG=1";

@@ -6,6 +6,7 @@ mod observing;
 
 use std::time::Duration;
 
+use encke_seeds::with_seeds;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -13,7 +14,6 @@ use super::harness::SessionHarness;
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseReason, SuspendReason};
-use encke_seeds::with_seeds;
 
 const STEPS: usize = 400;
 

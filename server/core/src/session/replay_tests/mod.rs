@@ -16,6 +16,7 @@ mod serving;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use encke_seeds::with_seeds;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -25,7 +26,6 @@ use crate::Timestamp;
 use crate::close::SuspendReason;
 use client::{ClientLink, ClientPage, ModelClient};
 use coverage::Coverage;
-use encke_seeds::with_seeds;
 use logs::{LogRef, ModelLogs};
 use polling::{PollModel, random_poll};
 use server_world::{OutboxPosition, ServerWorld, WireFrame};
