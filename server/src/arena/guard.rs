@@ -1,4 +1,3 @@
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -67,17 +66,5 @@ impl<S: Slot> Drop for SlotGuard<'_, S> {
     #[inline]
     fn drop(&mut self) {
         self.arena.release(self.slot);
-    }
-}
-
-impl<S: Slot + fmt::Debug> fmt::Debug for OwnedSlotGuard<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<S: Slot + fmt::Debug> fmt::Debug for SlotGuard<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
     }
 }

@@ -12,7 +12,7 @@ use super::client::HookError;
 
 /// Body of a `connect` hook request, sent for a client that has no session yet. Fields that do not apply are
 /// omitted.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 pub(crate) struct ConnectHookRequest<'a> {
     /// `websocket`, `sse` or `poll`.
     pub(crate) transport: &'static str,

@@ -19,7 +19,6 @@ const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Parameters of a client's request.
-#[derive(Debug)]
 struct StreamQuery {
     query: Query,
     /// Client's position in each channel, if known.

@@ -9,7 +9,7 @@ use crate::http::ApiError;
 use crate::transport::websocket::ConnectParams;
 
 /// Query parameters of a client that cannot send commands over its connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Query {
     /// Unverified resume token.
     pub(super) resume: Option<String>,
@@ -94,14 +94,14 @@ mod tests {
             token: Some("a.b.c".into()),
             dialect: Json { heartbeat: Heartbeat::Message },
         };
-        assert_eq!(read, expected);
-        assert_eq!(parse_query(""), Some(ConnectParams::default()));
+        assert!(read == expected);
+        assert!(parse_query("") == Some(ConnectParams::default()));
     }
 
     #[test]
     fn bad_values_are_refused() {
         for query in ["seq=", "seq=-1", "seq=18446744073709551616", "heartbeat=", "heartbeat=none"] {
-            assert_eq!(parse_query(query), None, "{query}");
+            assert!(parse_query(query).is_none(), "{query}");
         }
     }
 }

@@ -52,7 +52,6 @@ impl From<ConnectionKind> for Transport {
 ///
 /// Only one thread changes the cell at a time. While there is no handle to the cell, only
 /// [`SessionCell::occupy`] changes it.
-#[derive(Debug)]
 pub(crate) struct SessionCell {
     index: u32,
     life: SlotState,

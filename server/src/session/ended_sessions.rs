@@ -16,11 +16,11 @@ use super::record::StoredEnd;
 const CAPACITY: usize = 1024;
 
 /// The sessions that ended most recently without notifying their clients, oldest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct EndedSessions(Mutex<VecDeque<EndedSession>>);
 
 /// A session that has ended. Only the digest of its secret is kept; the secret itself may be unknown.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct EndedSession {
     session: SessionId,
     secret: SecretDigest,

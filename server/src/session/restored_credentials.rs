@@ -10,7 +10,7 @@ use super::cell::SessionCell;
 use super::id::{ResumeSecret, SecretDigest};
 
 /// Digests by session. An entry is removed when its client reconnects, or when the session ends.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct RestoredCredentials(Mutex<HashMap<SessionId, SecretDigest>>);
 
 impl RestoredCredentials {

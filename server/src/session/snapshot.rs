@@ -29,7 +29,7 @@ pub(crate) enum NotRestored {
 }
 
 /// Restored sessions, with their quota owners and how long each has been without a connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RestoredSessions(Vec<(Duration, QuotaOwner, SessionHandle)>);
 
 impl RestoredSessions {

@@ -36,7 +36,6 @@ pub(crate) use response_writer::PollResponseWriter;
 pub(crate) type HeldPoll<S, F, C> = Connection<S, HeldRequest<F, C>>;
 
 /// An accepted request, to be held.
-#[derive(Debug)]
 pub(crate) struct Accepted<F> {
     pub(crate) attached: Attached,
     pub(crate) writer: F,

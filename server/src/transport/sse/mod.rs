@@ -28,7 +28,6 @@ use positions::Positions;
 use protocol::EventStream;
 
 /// An accepted request for an event stream.
-#[derive(Debug)]
 pub(crate) struct Accepted {
     /// Head of the response.
     pub(crate) head: Vec<u8>,

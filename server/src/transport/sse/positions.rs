@@ -19,7 +19,7 @@ const MAX_EPOCH_BYTES: usize = 32;
 const UNKNOWN_OFFSET: u64 = u64::MAX;
 
 /// Event id that a client reconnects with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct EventId {
     pub(crate) token: String,
     pub(crate) seq: u64,

@@ -29,7 +29,7 @@ pub(crate) use bayeux::BayeuxSocket;
 pub(crate) use sessionless::{SessionlessSocket, SocketEnd};
 
 /// Parameters of a client's connection request.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Default, PartialEq, Eq)]
 pub(crate) struct ConnectParams<D> {
     /// Unverified resume token.
     pub(crate) resume: Option<String>,
