@@ -10,8 +10,6 @@ use super::ConfigError;
 
 const DEFAULTS: &str = include_str!("default.toml");
 const ENV_PREFIX: &str = "ENCKE_";
-/// Sections that may hold secrets. Their values are never shown.
-pub(super) const SECRET_SECTIONS: [&str; 5] = ["auth", "backend", "engine", "trace", "webhook"];
 /// Sections that are lists of tables, such as `[[webhook]]`.
 const LIST_SECTIONS: [&str; 2] = ["namespace", "webhook"];
 /// Keys that were renamed, each with its new name. Setting an old key is an error that names the new key.
@@ -193,9 +191,8 @@ impl Layers {
         serde_path_to_error::deserialize(self.table.clone()).map_err(|error| {
             let key = error.path().to_string();
             let origin = self.source(&key);
-            let error = error.into_inner();
-            let message = if is_secret(&key) { without_value(error.message()) } else { error.message() };
-            ConfigError::Invalid { key, origin, message: message.to_owned() }
+            let message = without_mistyped_value(error.inner().message()).to_owned();
+            ConfigError::Invalid { key, origin, message }
         })
     }
 }
@@ -212,11 +209,6 @@ fn unknown_key(key: String, origin: SettingSource) -> ConfigError {
     }
 }
 
-/// Returns whether a key is in a section that may hold secrets.
-fn is_secret(key: &str) -> bool {
-    key.split(['.', '[']).next().is_some_and(|section| SECRET_SECTIONS.contains(&section))
-}
-
 /// Parses a list, written as TOML or JSON.
 fn parse_list(text: &str) -> Option<Value> {
     let toml = format!("list = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("list"));
@@ -231,11 +223,11 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> String {
     format!("TOML parse error at line {line}, column {column}: {}", error.message())
 }
 
-/// Strips the invalid value from a serde error message.
-fn without_value(message: &str) -> &str {
-    let about_value = ["invalid type: ", "invalid value: "].iter().any(|start| message.starts_with(start));
+/// Strips a value of the wrong type from a serde error message: it may be a secret where a list of secrets
+/// belongs. Only types that hold no secret, such as durations, reject values of the right type here.
+fn without_mistyped_value(message: &str) -> &str {
     match message.rfind("expected ") {
-        Some(expected) if about_value => &message[expected..],
+        Some(expected) if message.starts_with("invalid type: ") => &message[expected..],
         _ => message,
     }
 }

@@ -240,26 +240,17 @@ impl Settings {
         }
         layers.add_environment(self.environment.iter().cloned())?;
         for flag in &self.flags {
-            let (key, value) = flag
-                .split_once('=')
-                .ok_or_else(|| ConfigError::NotAnAssignment(redacted(flag).to_owned()))?;
-            let source = SettingSource::Flag(format!("--set {}", redacted(flag)));
-            layers.set_text(key.trim().to_owned(), value.trim(), source)?;
+            // Keep only the key for messages: the rest of the flag may be a secret.
+            let flag = flag.trim_start();
+            let is_key = |c: char| c.is_ascii_alphanumeric() || ".-_[]".contains(c);
+            let (key, rest) = flag.split_at(flag.find(|c| !is_key(c)).unwrap_or(flag.len()));
+            let value = rest.trim_start().strip_prefix('=');
+            let value = value.ok_or_else(|| ConfigError::NotAnAssignment(key.to_owned()))?;
+            let source = SettingSource::Flag(format!("--set {key}"));
+            layers.set_text(key.to_owned(), value.trim(), source)?;
         }
         Ok(layers)
     }
-}
-
-/// Returns `key=value` in a form that can be shown: only the key if its section may hold secrets.
-fn redacted(flag: &str) -> &str {
-    let begins_with = |section: &str| {
-        flag.trim_start().get(..section.len()).is_some_and(|start| start.eq_ignore_ascii_case(section))
-    };
-    if !layers::SECRET_SECTIONS.iter().any(|section| begins_with(section)) {
-        return flag;
-    }
-    let is_key = |c: char| c.is_ascii_alphanumeric() || ".-_ []".contains(c);
-    flag.split(|c| !is_key(c)).next().unwrap_or_default().trim_end()
 }
 
 impl ListenerKind {
