@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use secrecy::{ExposeSecret, SecretString};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -20,7 +21,7 @@ const MIN_TOKEN_LIFETIME: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 pub(super) struct RawAuth {
-    secret: String,
+    secret: SecretString,
     keys: Vec<RawKey>,
     api_keys: Vec<RawApiKey>,
     origins: Vec<String>,
@@ -36,13 +37,13 @@ pub(super) struct RawAuth {
 struct RawKey {
     kid: String,
     algorithm: Algorithm,
-    secret: Option<String>,
+    secret: Option<SecretString>,
     public_key_file: Option<PathBuf>,
 }
 
 /// An API key: a plain string with all scopes, or a table with a name and scopes.
 enum RawApiKey {
-    Plain(String),
+    Plain(SecretString),
     Named(NamedApiKey),
 }
 
@@ -50,7 +51,7 @@ enum RawApiKey {
 #[serde(deny_unknown_fields)]
 struct NamedApiKey {
     name: String,
-    key: String,
+    key: SecretString,
     scopes: Vec<Scope>,
 }
 
@@ -72,7 +73,7 @@ impl<'de> Visitor<'de> for ApiKeyVisitor {
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<RawApiKey, E> {
-        Ok(RawApiKey::Plain(key.to_owned()))
+        Ok(RawApiKey::Plain(key.into()))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawApiKey, A::Error> {
@@ -90,8 +91,9 @@ pub(super) struct RawTls {
 impl Validator<'_> {
     pub(super) fn auth(&self, raw: &RawAuth, hosts: &[String]) -> Result<Auth, ConfigError> {
         let mut keys = Vec::new();
-        if !raw.secret.is_empty() {
-            keys.push(self.require_ok("auth.secret", Key::from_secret(None, &raw.secret))?);
+        let secret = raw.secret.expose_secret();
+        if !secret.is_empty() {
+            keys.push(self.require_ok("auth.secret", Key::from_secret(None, secret))?);
         }
         for (index, key) in raw.keys.iter().enumerate() {
             let name = |field: &str| format!("auth.keys[{index}].{field}");
@@ -122,12 +124,12 @@ impl Validator<'_> {
             let of = |field: &str| format!("auth.api_keys[{index}]{field}");
             let key = match key {
                 RawApiKey::Plain(key) => {
-                    self.require_ok(&of(""), ApiKey::new(&index.to_string(), key, vec![Scope::All]))?
+                    self.require_ok(&of(""), ApiKey::new(&index.to_string(), key.clone(), vec![Scope::All]))?
                 }
                 RawApiKey::Named(NamedApiKey { name, key, scopes }) => {
                     self.require(!name.is_empty(), &of(".name"), "must not be empty")?;
                     self.require(!scopes.is_empty(), &of(".scopes"), "must not be empty")?;
-                    self.require_ok(&of(".key"), ApiKey::new(name, key, scopes.clone()))?
+                    self.require_ok(&of(".key"), ApiKey::new(name, key.clone(), scopes.clone()))?
                 }
             };
             let is_new = keys.iter().all(|other| other.name != key.name);
@@ -145,7 +147,7 @@ impl Validator<'_> {
         let kid = Some(&*key.kid);
         match (key.algorithm, &key.secret, &key.public_key_file) {
             (Algorithm::Hs256, Some(secret), None) => {
-                self.require_ok(&name("secret"), Key::from_secret(kid, secret))
+                self.require_ok(&name("secret"), Key::from_secret(kid, secret.expose_secret()))
             }
             (Algorithm::Rs256 | Algorithm::Es256, None, Some(path)) => {
                 let name = name("public_key_file");

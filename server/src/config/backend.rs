@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::header::HeaderName;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -22,7 +23,7 @@ pub(super) struct RawBackend {
     subscribe: String,
     publish: String,
     call: String,
-    secret: String,
+    secret: SecretString,
     ca: PathBuf,
     timeout: DurationSetting,
     max_in_flight: usize,
@@ -64,7 +65,7 @@ impl Validator<'_> {
         ] {
             self.require(limit > 0, key, "must be at least 1")?;
         }
-        let secret = match &*raw.secret {
+        let secret = match raw.secret.expose_secret() {
             "" => None,
             secret => Some(self.require_ok("backend.secret", secret.parse())?),
         };

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::channels::RawChannel;
@@ -14,12 +15,12 @@ pub(super) struct RawEngine {
     url: String,
     master: String,
     sentinel_user: String,
-    sentinel_password: String,
+    sentinel_password: SecretString,
     ca: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
     user: String,
-    password: String,
+    password: SecretString,
     database: u32,
     prefix: String,
     allow_eviction: bool,
@@ -41,8 +42,11 @@ const MAX_SENTINELS: usize = 16;
 impl Validator<'_> {
     pub(super) fn engine(&self, raw: &RawEngine, channel: &RawChannel) -> Result<EngineConfig, ConfigError> {
         if raw.kind == RawEngineKind::Memory {
-            let strings =
-                [("engine.url", &raw.url), ("engine.user", &raw.user), ("engine.password", &raw.password)];
+            let strings = [
+                ("engine.url", &*raw.url),
+                ("engine.user", &raw.user),
+                ("engine.password", raw.password.expose_secret()),
+            ];
             let strings = strings.into_iter().chain(raw.sentinel_settings());
             let strings = strings.map(|(key, value)| (key, Path::new(value)));
             for (key, value) in strings.chain(raw.tls_files()) {
@@ -52,7 +56,7 @@ impl Validator<'_> {
         }
         let place = self.place(raw)?;
         let tls = self.engine_tls(raw, &place)?;
-        let has_password = raw.user.is_empty() || !raw.password.is_empty();
+        let has_password = raw.user.is_empty() || !raw.password.expose_secret().is_empty();
         self.require(has_password, "engine.user", "needs engine.password")?;
         let is_prefix = |prefix: &str| {
             prefix.len() <= MAX_PREFIX
@@ -94,7 +98,7 @@ impl Validator<'_> {
         self.require(is_alike, "engine.url", "must use TLS for all Sentinels or for none")?;
         let is_name = raw.master.bytes().all(|byte| byte.is_ascii_graphic());
         self.require(is_name, "engine.master", "must be an ASCII name without spaces")?;
-        let has_password = raw.sentinel_user.is_empty() || !raw.sentinel_password.is_empty();
+        let has_password = raw.sentinel_user.is_empty() || !raw.sentinel_password.expose_secret().is_empty();
         self.require(has_password, "engine.sentinel_user", "needs engine.sentinel_password")?;
         Ok(RedisLocation::Sentinels(Sentinels {
             addresses,
@@ -132,11 +136,11 @@ impl Validator<'_> {
 }
 
 impl RawEngine {
-    fn sentinel_settings(&self) -> [(&'static str, &String); 3] {
+    fn sentinel_settings(&self) -> [(&'static str, &str); 3] {
         [
             ("engine.master", &self.master),
             ("engine.sentinel_user", &self.sentinel_user),
-            ("engine.sentinel_password", &self.sentinel_password),
+            ("engine.sentinel_password", self.sentinel_password.expose_secret()),
         ]
     }
 

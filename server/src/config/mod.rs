@@ -15,6 +15,8 @@ mod memory;
 mod outbound;
 mod raw;
 #[cfg(test)]
+mod secrets_tests;
+#[cfg(test)]
 mod tests;
 mod trace;
 mod units;
@@ -188,7 +190,8 @@ pub enum LogFormat {
 }
 
 /// Sources of the configuration, in addition to the defaults.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
+#[expect(missing_debug_implementations, reason = "the variables and flags may contain secrets")]
 pub struct Settings {
     /// Configuration file.
     pub file: Option<PathBuf>,

@@ -303,9 +303,6 @@ fn errors_about_authentication_name_the_key_and_show_no_secret() {
         ),
         ("auth.secrt = hunter2".into(), "unknown key `auth.secrt` (set by --set auth.secrt)"),
         (" AUTH.secret=hunter2".into(), "unknown key `AUTH.secret` (set by --set AUTH.secret)"),
-        ("auth.secret:hunter2".into(), "--set auth.secret: expected KEY=VALUE"),
-        ("auth.secret:hunter2=".into(), "--set auth.secret: expected KEY=VALUE"),
-        ("auth.secret hunter2".into(), "--set auth.secret: expected KEY=VALUE"),
         (
             "auth.api_keys=hunter2".into(),
             "`auth.api_keys` (set by --set auth.api_keys): expected a list such as",
@@ -415,7 +412,7 @@ fn errors_about_authentication_name_the_key_and_show_no_secret() {
 #[test]
 fn redis_engine_settings() {
     let redis = |more: &[&str]| with(&[&["engine.kind=redis", "engine.url=redis://10.0.0.1"], more].concat());
-    let EngineConfig::Redis(settings) = redis(&["engine.password=hunter2"]).resolve().expect("valid").engine else {
+    let EngineConfig::Redis(settings) = redis(&[]).resolve().expect("valid").engine else {
         panic!("no Redis");
     };
     let RedisLocation::Address(address) = &settings.location else { panic!("Sentinels") };
@@ -474,7 +471,7 @@ fn sentinel_settings() {
         let url = format!("engine.url={url}");
         with(&[&["engine.kind=redis", "engine.master=main", &*url], more].concat())
     };
-    let settings = sentinels("redis://a, redis://b:7000", &["engine.sentinel_password=hunter2"]);
+    let settings = sentinels("redis://a, redis://b:7000", &[]);
     let EngineConfig::Redis(settings) = settings.resolve().expect("valid").engine else { panic!("no Redis") };
     assert_eq!(settings.location.to_string(), "main of redis://a:26379,redis://b:7000");
     let many = vec!["redis://a"; 17].join(",");

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
+#[cfg(feature = "otlp")]
+use secrecy::ExposeSecret;
+use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -22,7 +25,7 @@ const RESERVED_HEADERS: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_T
 #[derive(Deserialize)]
 pub(super) struct RawTrace {
     otlp: String,
-    headers: Vec<String>,
+    headers: Vec<SecretString>,
     ca: PathBuf,
     sample: f64,
 }
@@ -41,7 +44,8 @@ impl Validator<'_> {
         let trust = self.require_ok(CA, Trust::load(target.is_tls(), CA, ca))?;
         let mut headers = HeaderMap::new();
         for (index, line) in raw.headers.iter().enumerate() {
-            let (name, value) = self.require_ok(&format!("{HEADERS}[{index}]"), parse_header(line))?;
+            let (name, value) =
+                self.require_ok(&format!("{HEADERS}[{index}]"), parse_header(line.expose_secret()))?;
             headers.append(name, value);
         }
         Ok(Some(TraceSettings { target, trust, headers, sample: raw.sample }))

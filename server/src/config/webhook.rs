@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -23,7 +24,7 @@ pub(super) struct RawWebhook {
     name: Option<String>,
     url: String,
     events: Vec<EventName>,
-    secret: String,
+    secret: SecretString,
     ca: Option<PathBuf>,
     #[serde(default = "timeout")]
     timeout: DurationSetting,
@@ -63,7 +64,7 @@ impl Validator<'_> {
             target,
             trust,
             events: raw.events.clone(),
-            secret: self.require_ok(&key("secret"), raw.secret.parse())?,
+            secret: self.require_ok(&key("secret"), raw.secret.expose_secret().parse())?,
             timeout: raw.timeout.0,
             retry_for: raw.retry_for.0,
             max_queued: raw.max_queued,

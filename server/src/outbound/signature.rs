@@ -1,7 +1,6 @@
 //! Request headers as defined by Standard Webhooks: `webhook-signature: v1,<base64>` is an HMAC-SHA256 of id,
 //! time and body.
 
-use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::{BASE64, BASE64_NOPAD};
@@ -18,8 +17,8 @@ const PREFIX: &str = "whsec_";
 /// Length of a key in bytes, according to the specification.
 const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// Signing key shared with the backend.
-#[derive(Clone)]
+/// Signing key shared with the backend. The `Debug` of ring's type shows only the algorithm.
+#[derive(Clone, Debug)]
 pub(crate) struct Secret(hmac::Key);
 
 /// Why a string is not a valid secret. Error messages do not quote the string.
@@ -65,12 +64,6 @@ impl FromStr for Secret {
             return Err(BadSecret::Length);
         }
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::future::select;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError};
+use secrecy::{ExposeSecret, SecretString};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -83,13 +84,14 @@ impl RedisConnection {
 }
 
 /// Login parameters. An empty user means the default user, an empty password no password.
-pub(super) fn login_info(user: &str, password: &str) -> RedisConnectionInfo {
+pub(super) fn login_info(user: &str, password: &SecretString) -> RedisConnectionInfo {
     let mut who = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
         .set_lib_name("encke", env!("CARGO_PKG_VERSION"));
     if !user.is_empty() {
         who = who.set_username(user);
     }
+    let password = password.expose_secret();
     if !password.is_empty() {
         who = who.set_password(password);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use redis::aio::SendError;
 use redis::{RedisError, cmd};
+use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use super::address::RedisAddress;
@@ -18,7 +19,7 @@ use crate::channel::Subscriber;
 const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sentinels, and the master whose address they are queried for.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Sentinels {
     /// Addresses. Either all of them and the master use TLS, or none.
     pub addresses: Vec<RedisAddress>,
@@ -27,7 +28,7 @@ pub struct Sentinels {
     /// ACL user; empty: the default user.
     pub user: String,
     /// Password of the user; empty: none.
-    pub password: String,
+    pub password: SecretString,
 }
 
 /// Location of a master, according to a Sentinel.
@@ -97,16 +98,5 @@ impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
         write!(f, "{} of {}", self.master, addresses.join(","))
-    }
-}
-
-impl fmt::Debug for Sentinels {
-    /// Omits the password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { addresses, master, .. } = self;
-        f.debug_struct("Sentinels")
-            .field("addresses", addresses)
-            .field("master", master)
-            .finish_non_exhaustive()
     }
 }

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use secrecy::SecretString;
+
 use super::address::RedisAddress;
 use super::sentinel::Sentinels;
 use super::tls::RedisTls;
 
 /// Connection settings of the Redis engine.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct RedisSettings {
     pub location: RedisLocation,
     /// TLS settings, for addresses that use TLS.
@@ -15,7 +17,7 @@ pub struct RedisSettings {
     /// ACL user; empty: the default user.
     pub user: String,
     /// Password of the user; empty: none.
-    pub password: String,
+    pub password: SecretString,
     /// Database number.
     pub database: i64,
     /// Prefix of all key names.
@@ -39,12 +41,5 @@ impl fmt::Display for RedisLocation {
             Self::Address(address) => address.fmt(f),
             Self::Sentinels(sentinels) => sentinels.fmt(f),
         }
-    }
-}
-
-impl fmt::Debug for RedisSettings {
-    /// Omits the password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisSettings").field("place", &self.location).finish_non_exhaustive()
     }
 }
