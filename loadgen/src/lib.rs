@@ -40,7 +40,7 @@ mod workers;
 
 pub use self::client::{
     AdminClient, ChannelReader, ClientConnection, ClientEvent, ClientFailure, DialOptions, Dialer, Greeting,
-    Received, SecretText, Ticket, TokenSource,
+    Received, Ticket, TokenSource,
 };
 pub use self::commands::main;
 pub use self::record::Traffic;

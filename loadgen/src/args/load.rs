@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use secrecy::SecretString;
 
 use super::number::parse_rate;
 use super::worker::WorkerOptions;
-use crate::client::{DialOptions, SecretText, TokenSource};
+use crate::client::{DialOptions, TokenSource};
 use crate::cost;
 use crate::report::OutputOptions;
 use crate::target::{ServerUrl, Target};
@@ -50,11 +51,11 @@ pub(crate) struct ServerOptions {
     /// Token that clients present to the server, as "Authorization: Bearer TOKEN". It is never printed, but
     /// other users of this machine may see it in the list of processes
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_command")]
-    pub(crate) token: Option<SecretText>,
+    pub(crate) token: Option<SecretString>,
     /// Shell command that prints such a token. It runs in each process before the first connection is opened,
     /// and again when a connection is opened or resumed less than 10 s before the token's exp
     #[arg(long, value_name = "CMD")]
-    pub(crate) token_command: Option<SecretText>,
+    pub(crate) token_command: Option<SecretString>,
     #[command(flatten)]
     pub(crate) cost: cost::Sampling,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 use super::load::ServerOptions;
 use super::plan::Plan;
 use super::{Attack, Load, Omission, ScenarioOptions};
+use crate::client::is_token;
 use crate::target::{Ability, Target};
 
 impl ScenarioOptions {
@@ -18,7 +19,7 @@ impl ScenarioOptions {
                 server.url.as_str()
             )];
         }
-        if server.token.as_ref().is_some_and(|token| !token.is_token()) {
+        if server.token.as_ref().is_some_and(|token| !is_token(token)) {
             return vec!["--token: contains characters that are not allowed in a token".to_owned()];
         }
         if server.ext_ack && server.target != Target::Bayeux {

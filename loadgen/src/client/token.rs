@@ -1,11 +1,10 @@
 //! Tokens that authenticate clients. Nothing in this module prints a token.
 
-use std::fmt;
 use std::process::Stdio;
-use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use data_encoding::BASE64URL_NOPAD;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::process::Command;
 use tokio::sync::Mutex;
@@ -18,47 +17,27 @@ const MIN_TIME_LEFT: Duration = Duration::from_secs(10);
 /// Minimum time between a failure of the command and its next run.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// A string that must not be printed: a token, or a command that may contain one.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretText(String);
-
-impl fmt::Debug for SecretText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
+/// Returns whether a string may follow `Bearer` (RFC 6750, section 2.1). Other characters could inject
+/// another header.
+pub(crate) fn is_token(text: &SecretString) -> bool {
+    let is_token_char = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    let text = text.expose_secret();
+    !text.is_empty() && text.bytes().all(is_token_char)
 }
 
-/// Accepts every string, because a parse error on the command line would print it.
-impl FromStr for SecretText {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl SecretText {
-    /// Returns whether the string may follow `Bearer` (RFC 6750, section 2.1). Other characters could inject
-    /// another header.
-    pub(crate) fn is_token(&self) -> bool {
-        let is_token_char = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-        !self.0.is_empty() && self.0.bytes().all(is_token_char)
-    }
-
-    /// Returns the header line that carries the token, including the line break.
-    fn header(&self) -> String {
-        format!("Authorization: Bearer {}\r\n", self.0)
-    }
+/// Returns the header line that carries the token, including the line break.
+fn header(token: &SecretString) -> String {
+    format!("Authorization: Bearer {}\r\n", token.expose_secret())
 }
 
 /// Source of tokens.
 #[derive(Clone, Debug)]
 pub enum TokenSource {
     /// One token for all connections.
-    Fixed(SecretText),
+    Fixed(SecretString),
     /// Shell command that prints a token. It runs at the start, and again when a connection is opened while
     /// the last token is close to its `exp`.
-    Command(SecretText),
+    Command(SecretString),
 }
 
 /// Provides the current token.
@@ -71,7 +50,7 @@ pub(super) struct Tokens {
 /// Token that the command printed, or why it did not print one.
 #[derive(Debug)]
 struct TokenResult {
-    token: Result<SecretText, String>,
+    token: Result<SecretString, String>,
     at: Instant,
     /// Expiry as time since the Unix epoch.
     expires_at: Option<Duration>,
@@ -86,7 +65,7 @@ impl Tokens {
     pub(super) async fn headers(&self) -> Result<String, ClientFailure> {
         match &self.source {
             None => Ok(String::new()),
-            Some(TokenSource::Fixed(token)) => Ok(token.header()),
+            Some(TokenSource::Fixed(token)) => Ok(header(token)),
             // Boxed because a task is as large as its largest state, for as long as it lives.
             Some(TokenSource::Command(command)) => Box::pin(self.headers_from(command)).await,
         }
@@ -94,13 +73,13 @@ impl Tokens {
 
     /// Returns the header lines for the command's token. Callers that arrive while the command runs wait for
     /// its result.
-    async fn headers_from(&self, command: &SecretText) -> Result<String, ClientFailure> {
+    async fn headers_from(&self, command: &SecretString) -> Result<String, ClientFailure> {
         let mut last = self.last.lock().await;
         let written = match last.take().filter(TokenResult::is_usable) {
             Some(written) => written,
             None => TokenResult::from_command(command).await,
         };
-        let headers = written.token.as_ref().map(SecretText::header);
+        let headers = written.token.as_ref().map(header);
         let headers = headers.map_err(|why| ClientFailure::Token(why.clone()));
         *last = Some(written);
         headers
@@ -108,9 +87,9 @@ impl Tokens {
 }
 
 impl TokenResult {
-    async fn from_command(command: &SecretText) -> Self {
+    async fn from_command(command: &SecretString) -> Self {
         let token = run(command).await;
-        let expires_at = token.as_ref().ok().and_then(|SecretText(token)| expiry(token));
+        let expires_at = token.as_ref().ok().and_then(|token| expiry(token.expose_secret()));
         Self { token, at: Instant::now(), expires_at }
     }
 
@@ -124,16 +103,20 @@ impl TokenResult {
 }
 
 /// Runs the command. Its stderr is loadgen's.
-async fn run(SecretText(command): &SecretText) -> Result<SecretText, String> {
+async fn run(command: &SecretString) -> Result<SecretString, String> {
     let mut shell = Command::new("sh");
-    shell.args(["-c", command]).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
+    shell
+        .args(["-c", command.expose_secret()])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true);
     let output = shell.output().await.map_err(|error| format!("the command cannot be started: {error}"))?;
     if !output.status.success() {
         return Err(format!("the command ended with {}", output.status));
     }
     let text = String::from_utf8(output.stdout).unwrap_or_default();
-    Some(SecretText(text.trim().to_owned()))
-        .filter(SecretText::is_token)
+    Some(SecretString::from(text.trim()))
+        .filter(is_token)
         .ok_or_else(|| "the command did not print exactly one token".to_owned())
 }
 
@@ -153,10 +136,6 @@ fn expiry(token: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn secret(text: &str) -> SecretText {
-        SecretText(text.to_owned())
-    }
-
     fn expiring_in(time: i64) -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the clock is after 1970");
         let exp = i64::try_from(now.as_secs()).expect("the time fits into an i64") + time;
@@ -168,7 +147,7 @@ mod tests {
     async fn runs(token: &str, times: usize) -> (usize, Vec<Result<String, String>>) {
         let file = tempfile::NamedTempFile::new().expect("a temporary file can be created");
         let command = format!("echo x >> {}; {token}", file.path().display());
-        let tokens = Tokens::new(Some(TokenSource::Command(secret(&command))));
+        let tokens = Tokens::new(Some(TokenSource::Command(command.into())));
         let mut all = Vec::new();
         for _ in 0..times {
             all.push(tokens.headers().await.map_err(|failure| failure.to_string()));
@@ -204,7 +183,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_debug_output_has_a_token() {
-        for source in [TokenSource::Fixed(secret("hidden")), TokenSource::Command(secret("echo hidden"))] {
+        for source in [TokenSource::Fixed("hidden".into()), TokenSource::Command("echo hidden".into())] {
             let tokens = Tokens::new(Some(source));
             assert!(tokens.headers().await.expect("the source provides a token").contains("hidden"));
             assert!(!format!("{tokens:?}").contains("hidden"), "{tokens:?}");
@@ -213,10 +192,10 @@ mod tests {
 
     #[test]
     fn only_token_characters_are_accepted() {
-        for (text, is_token) in
+        for (text, expected) in
             [("abc.d-e_f~+/=", true), ("", false), ("a b", false), ("a\r\nHost: x", false), ("ä", false)]
         {
-            assert_eq!(secret(text).is_token(), is_token, "{text}");
+            assert_eq!(is_token(&text.into()), expected, "{text}");
         }
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::session::ConnectionId;
-use encke_timeouts;
 use encke_timeouts::{Sleep, Stalled, Timeouts};
 use futures_util::future::select;
 
