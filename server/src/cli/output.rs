@@ -1,4 +1,4 @@
-//! What commands print, and their exit codes.
+//! Output and exit codes of commands.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! What encke-docs documents. Not part of the API.
+//! Codes and metrics for the documents that encke-docs generates. Not part of the API.
 
 use std::sync::Arc;
 
