@@ -381,6 +381,12 @@ impl<S: Subscriber> LogReader<'_, S> {
         self.since(offset).next().map_or(&[], LogMessage::positions)
     }
 
+    /// Time at which the message at `offset` was added to the log, and the message.
+    pub(crate) fn at(&self, offset: u64) -> Option<(Timestamp, &LogMessage)> {
+        let (found, at, message) = self.0.log.since(offset).next()?;
+        (found == offset).then_some((at, message))
+    }
+
     /// Marks the subscriber as waiting, after it has read to the end of the log.
     pub(crate) fn set_waiting(&mut self, subscriber: SubscriberKey) {
         self.0.subscribers.set_waiting(subscriber);

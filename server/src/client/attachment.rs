@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
 use encke_core::dialect::DialectName;
 use encke_core::session::ConnectionInput;
@@ -111,13 +112,22 @@ impl Attachment {
         tracing::warn!(session = %self.session.id(), %error, "connection closed: the system refused its socket");
     }
 
-    /// Takes a batch of messages to send on this connection.
+    /// Takes a batch of messages to send on this connection. Returns the sample among them, to be passed to
+    /// [`Self::delivered`].
     pub(crate) fn take_outgoing(
         &self,
         take: impl FnOnce(&SessionCell, &mut SessionOutbox) -> DeliveryBatch,
-    ) -> Backlog {
+    ) -> (Backlog, Option<Timestamp>) {
         let take = |outbox: &mut _| take(&self.session, outbox);
         self.services.sessions.take_outgoing(&self.session, &self.mailbox, take)
+    }
+
+    /// Records that the kernel has accepted the last byte of a sample, if there was one.
+    #[inline]
+    pub(crate) fn delivered(&self, published_at: Option<Timestamp>) {
+        if let Some(published_at) = published_at {
+            self.services.delivered(self.transport, published_at);
+        }
     }
 }
 

@@ -78,7 +78,7 @@ mod tests {
             let published = services.logs.engine.append(&name, &QuotaOwner::Operator, &data.into(), None);
             published.into_future().now_or_never().expect("the engine answers").expect("it is published");
         }
-        first.take_outgoing(|_, outbox| take_batch(outbox, &mut Discard));
+        first.take_outgoing(|_, outbox| take_batch(&services.sessions, outbox, &mut Discard));
         assert_eq!(first.session.sent(), 3);
 
         let exposed = first.session.resume_token().expose();

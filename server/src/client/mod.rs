@@ -26,6 +26,8 @@ pub(crate) use retry::{goaway, retry_ms};
 pub(crate) use services::{ClientSettings, ConnectionParking, Services, StalledComponent};
 
 #[cfg(test)]
+mod delivery_time_tests;
+#[cfg(test)]
 mod slow_engine_tests;
 #[cfg(test)]
 pub(crate) mod test_services;

@@ -3,6 +3,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_core::Timestamp;
 use encke_core::session::ConnectionId;
 use encke_timeouts::{Sleep, Stalled, Timeouts};
 use futures_util::future::select;
@@ -21,7 +22,7 @@ use crate::metrics::Metrics;
 use crate::parking;
 use crate::reminders::Reminders;
 use crate::session::{
-    AttachRefusal, AttachRequest, Attached, SessionCell, SessionLogs, SessionRef, Sessions,
+    AttachRefusal, AttachRequest, Attached, SessionCell, SessionLogs, SessionRef, Sessions, Transport,
 };
 use crate::trace::Tracer;
 
@@ -86,6 +87,13 @@ impl StalledComponent {
 const MIN_CLOSING_TIME: Duration = Duration::from_millis(100);
 
 impl Services {
+    /// Records that the kernel has just accepted the last byte of a message published at this time.
+    #[cold]
+    pub(crate) fn delivered(&self, transport: Transport, published_at: Timestamp) {
+        let time = self.timeouts.clock().now().since(published_at);
+        self.metrics.connections.observe_delivery(transport.into(), time);
+    }
+
     /// Completes when a closing connection has had enough time to deliver the close reason: `close_timeout`,
     /// or less while another connection needs a descriptor.
     pub(crate) async fn closing_elapsed(&self) {

@@ -25,8 +25,13 @@ pub(crate) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Creates services on a slow engine, and the controls of that engine.
 pub(crate) fn on_slow_engine() -> (Services, Arc<SlowControl>) {
+    on_slow_engine_with(Clock::new)
+}
+
+/// Like [`on_slow_engine`], but with the clock that `clock` creates, given the stall threshold.
+pub(crate) fn on_slow_engine_with(clock: impl FnOnce(Duration) -> Clock) -> (Services, Arc<SlowControl>) {
     let config = Settings::default().resolve().expect("the defaults are valid");
-    let clock = Arc::new(Clock::new(config.timers.stall_threshold));
+    let clock = Arc::new(clock(config.timers.stall_threshold));
     let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.session_slots());
     let events = Box::new(HookSink(Box::new(NoHooks)));
     let control = Arc::new(SlowControl::default());

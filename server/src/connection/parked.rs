@@ -133,14 +133,22 @@ impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
         outbox: &mut SessionOutbox,
         out: &mut Vec<u8>,
     ) -> DeliveryOutcome {
+        let mut published_at = None;
         for _ in 0..MAX_BATCHES_PER_DELIVERY {
             out.clear();
-            let batch = self.protocol.take_batch(session, outbox, out);
-            self.socket.services.metrics.channels.delivered(batch.messages, batch.gaps);
-            if !out.is_empty()
-                && let Err(unwritten) = self.socket.send(out)
-            {
-                return DeliveryOutcome::Partial(PendingWork { unwritten, ..PendingWork::default() });
+            let batch = self.protocol.take_batch(&self.socket.services, session, outbox, out);
+            published_at = batch.published_at.or(published_at);
+            if !out.is_empty() {
+                if let Err(unwritten) = self.socket.send(out) {
+                    return DeliveryOutcome::Partial(PendingWork {
+                        unwritten,
+                        published_at,
+                        ..PendingWork::default()
+                    });
+                }
+                if let Some(published_at) = published_at.take() {
+                    self.socket.services.delivered(P::TRANSPORT, published_at);
+                }
             }
             // Stop if this batch has left the dialect in a state in which the remaining messages require a
             // task.
@@ -155,7 +163,7 @@ impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
                 };
             }
         }
-        DeliveryOutcome::Partial(PendingWork::default())
+        DeliveryOutcome::Partial(PendingWork { published_at, ..PendingWork::default() })
     }
 }
 
@@ -258,9 +266,9 @@ impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
         let _in_runtime = runtime.enter();
         match S::unpark(socket) {
             Ok(socket) => {
-                let PendingWork { read, unwritten, ping, .. } = work;
+                let PendingWork { read, unwritten, published_at, ping, .. } = work;
                 let parts = ConnectionParts { socket, written, attachment, backoff };
-                let out = PendingWrite::from(unwritten);
+                let out = PendingWrite::from_parked(unwritten, published_at);
                 let connection = Connection::unparked(parts, protocol, read).sending(out).pinging(ping);
                 runtime.spawn(P::run(connection));
             }

@@ -8,6 +8,7 @@ use encke_core::frame::Fragments;
 use encke_core::session::ConnectionInput;
 
 use super::pending_subscriptions::RefusedChannel;
+use super::pending_write::PendingWrite;
 use super::task::Connection;
 use crate::client::{Attachment, Services};
 use crate::session::{Backlog, DeliveryBatch, SessionCell, SessionOutbox, SubscribeOutcome, Transport};
@@ -98,6 +99,7 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
     /// Takes a batch of messages from the outbox.
     fn take_batch(
         &mut self,
+        services: &Services,
         session: &SessionCell,
         outbox: &mut SessionOutbox,
         out: &mut Vec<u8>,
@@ -172,7 +174,7 @@ pub(crate) enum Ending {
 pub(crate) struct Link<'a, C> {
     pub(crate) attachment: &'a Attachment,
     pub(crate) commands: &'a mut C,
-    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) out: &'a mut PendingWrite,
     /// Whether the session has messages for this connection.
     pub(crate) backlog: &'a mut Backlog,
     /// Whether the client's held request must be answered, even if there are no messages.

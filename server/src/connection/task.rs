@@ -172,7 +172,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
     /// Returns the protocol, and what it uses of the connection.
     pub(crate) fn split(&mut self) -> (&mut P, Link<'_, P::Commands>) {
         let Self { attachment, protocol, commands, out, backlog, is_due, has_input, .. } = self;
-        (protocol, Link { attachment, commands, out: &mut out.bytes, backlog, is_due, has_input })
+        (protocol, Link { attachment, commands, out, backlog, is_due, has_input })
     }
 
     /// Runs until the connection ends or may be parked.
@@ -310,8 +310,11 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
 
     fn take_batch(&mut self) {
         let Self { attachment, protocol, out, .. } = self;
-        self.backlog =
-            attachment.take_outgoing(|session, outbox| protocol.take_batch(session, outbox, &mut out.bytes));
+        let services = &attachment.services;
+        let (backlog, published_at) = attachment
+            .take_outgoing(|session, outbox| protocol.take_batch(services, session, outbox, &mut out.bytes));
+        self.backlog = backlog;
+        self.out.add_sample(published_at);
     }
 
     /// Writes all pending output. Pending while the peer does not read; if that lasts for `write_timeout`,
@@ -320,7 +323,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         let has_output = !self.out.is_empty();
         if has_output {
             match self.out.poll_write(context, &mut self.socket) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(published_at)) => self.attachment.delivered(published_at),
                 Poll::Ready(Err(error)) => {
                     self.attachment.log_failure(&error);
                     return Err(self.end((SuspendReason::ConnectionLost, Ending::Lost)));

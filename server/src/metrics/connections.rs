@@ -1,7 +1,11 @@
+use std::time::Duration;
+
 use encke_core::dialect::DialectName;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use serde::Serialize;
 
 use super::labelled::{Labelled, LabelledCount, LabelledGauge};
@@ -37,9 +41,12 @@ pub(crate) struct ConnectionMetrics {
     pub(super) partial_messages_closed: Counter,
     pub(super) parked: Labelled<TransportLabels, Gauge>,
     pub(super) unparked: Labelled<TransportLabels, Counter>,
+    pub(super) delivery_seconds: Family<TransportLabels, Histogram, fn() -> Histogram>,
+    /// The histograms of `delivery_seconds`, which are faster to find here.
+    deliveries: [(&'static str, Histogram); 3],
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet, Serialize)]
 pub(crate) struct TransportLabels {
     transport: &'static str,
 }
@@ -63,11 +70,16 @@ impl ConnectionMetrics {
         let open = Labelled::<ConnectionLabels, Gauge>::default();
         let parked = Labelled::<TransportLabels, Gauge>::default();
         let unparked = Labelled::<TransportLabels, Counter>::default();
+        let new_histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_1, 2.0, 18));
+        let delivery_seconds = Family::<TransportLabels, _, _>::new_with_constructor(new_histogram);
         for (transport, dialect) in INITIAL_LABELS {
             open.with(&ConnectionLabels::of(transport, dialect), |_| {});
             parked.with(&TransportLabels { transport }, |_| {});
             unparked.with(&TransportLabels { transport }, |_| {});
         }
+        let deliveries = ["websocket", "sse", "poll"].map(|transport| {
+            (transport, delivery_seconds.get_or_create(&TransportLabels { transport }).clone())
+        });
         Self {
             open,
             accept_errors: Counter::default(),
@@ -76,6 +88,8 @@ impl ConnectionMetrics {
             partial_messages_closed: Counter::default(),
             parked,
             unparked,
+            delivery_seconds,
+            deliveries,
         }
     }
 
@@ -97,6 +111,13 @@ impl ConnectionMetrics {
         let labels = TransportLabels { transport };
         self.parked.with(&labels, |parked| _ = parked.dec());
         self.unparked.inc(&labels);
+    }
+
+    /// Records how long a sampled delivery took.
+    pub(crate) fn observe_delivery(&self, transport: &'static str, time: Duration) {
+        let found = self.deliveries.iter().find(|(name, _)| *name == transport);
+        let (_, histogram) = found.expect("every transport has a histogram");
+        histogram.observe(time.as_secs_f64());
     }
 
     /// Returns the number of open connections.

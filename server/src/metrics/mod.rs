@@ -140,6 +140,8 @@ impl Metrics {
             log_lines_dropped,
         } = self;
         let mut add = Registrar(registry);
+        let help = "Time from the publish of a message until the kernel accepted its last byte for a subscriber; measured for one in 128 deliveries, except to clients that are catching up after a connect or subscribe";
+        add.register("delivery_seconds", help, &connections.delivery_seconds);
         add.register("connections", "Open connections", &connections.open);
         let help = "Parked connections, which have no task; also counted as open";
         add.register("connections_parked", help, &connections.parked);

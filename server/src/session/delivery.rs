@@ -1,5 +1,8 @@
 //! How a connection takes messages from its session.
 
+use std::time::Duration;
+
+use encke_core::Timestamp;
 use encke_core::dialect::ServerEvent;
 use encke_core::session::outbox::{EndReason, TurnOutcome};
 use encke_core::session::{ConnectionInput, Outbox};
@@ -51,29 +54,49 @@ impl Backlog {
 }
 
 impl Sessions {
-    /// Takes a batch of messages to send on a connection. Takes nothing if the session is no longer attached
-    /// to the connection.
+    /// Takes a batch of messages to send on a connection, and returns the sample among them. Takes nothing if
+    /// the session is no longer attached to the connection.
     pub(crate) fn take_outgoing(
         &self,
         session: &SessionCell,
         mailbox: &Mailbox,
         take: impl FnOnce(&mut SessionOutbox) -> DeliveryBatch,
-    ) -> Backlog {
+    ) -> (Backlog, Option<Timestamp>) {
         let batch = Self::with_outbox(session, mailbox, take);
         let Some(batch) = batch else { return Default::default() };
         if batch.needs_sent_notification {
             self.handle_connection(session, mailbox.id, ConnectionInput::Sent);
         }
-        self.metrics.channels.delivered(batch.messages, batch.gaps);
-        batch.backlog
+        (batch.backlog, batch.published_at)
+    }
+
+    /// Returns when the message was published that `later` messages followed in the batch just sent. `None` if
+    /// its time must not be measured: a client that is catching up gets messages that have waited for it.
+    #[cold]
+    fn published_at(&self, outbox: &SessionOutbox, later: u64) -> Option<Timestamp> {
+        if outbox.is_catching_up() {
+            return None;
+        }
+        let (slot, offset) = outbox.message_at(outbox.sent() - later)?;
+        let channel = &outbox.channel(slot)?.channel;
+        let log = channel.read();
+        let (at, message) = log.at(offset)?;
+        if !channel.is_remote() {
+            return Some(at);
+        }
+        // Another server may have published it.
+        let Some(published_ms) = message.encodings().content().at_ms else { return Some(at) };
+        let clock = self.timeouts.clock();
+        let age = clock.unix_now().as_millis().saturating_sub(published_ms);
+        clock.now().before(Duration::from_millis(age))
     }
 }
 
 /// A batch taken for a connection, and what remains to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryBatch {
-    pub(crate) messages: u64,
-    pub(crate) gaps: u64,
+    /// When a message of the batch was published, if the time of its delivery is to be measured.
+    pub(crate) published_at: Option<Timestamp>,
     pub(crate) backlog: Backlog,
     /// Whether the session's state machine must be notified that something was sent.
     pub(crate) needs_sent_notification: bool,
@@ -82,9 +105,8 @@ pub(crate) struct DeliveryBatch {
 impl DeliveryBatch {
     /// Appends a batch that was taken afterwards.
     pub(crate) fn add(&mut self, batch: Self) {
-        let Self { messages, gaps, backlog, needs_sent_notification } = batch;
-        self.messages += messages;
-        self.gaps += gaps;
+        let Self { published_at, backlog, needs_sent_notification } = batch;
+        self.published_at = published_at.or(self.published_at);
         (self.backlog, self.needs_sent_notification) = (backlog, needs_sent_notification);
     }
 }
@@ -93,11 +115,20 @@ impl DeliveryBatch {
 // Inlined into each transport, because a delivery would take 7 % more instructions if this were a separate
 // function.
 #[inline]
-pub(crate) fn take_batch(outbox: &mut SessionOutbox, out: &mut impl DeliveryWriter) -> DeliveryBatch {
+pub(crate) fn take_batch(
+    sessions: &Sessions,
+    outbox: &mut SessionOutbox,
+    out: &mut impl DeliveryWriter,
+) -> DeliveryBatch {
     let BatchContents { messages, gaps, is_waiting_for_log } = take(outbox, out);
+    let published_at = match sessions.metrics.channels.delivered(messages, gaps) {
+        Some(later) => sessions.published_at(outbox, later),
+        None => None,
+    };
     let more = !is_waiting_for_log && outbox.next_turn().is_some();
     let backlog = Backlog { has_more: more, awaits_ack: outbox.is_stopped() };
-    DeliveryBatch { messages, gaps, backlog, needs_sent_notification: outbox.needs_acknowledgement() }
+    outbox.continue_catching_up(more | is_waiting_for_log | backlog.awaits_ack);
+    DeliveryBatch { published_at, backlog, needs_sent_notification: outbox.needs_acknowledgement() }
 }
 
 /// Contents of a batch.

@@ -6,6 +6,8 @@
 //!    fan out                 ────────┐      from the append until all waiting subscribers have been notified
 //! ```
 //!
+//! How long messages take to reach the sockets is a metric of every build, `encke_delivery_seconds`.
+//!
 //! Tracing requires the feature `otlp`. Without it, the types that other modules use have no size and do
 //! nothing.
 

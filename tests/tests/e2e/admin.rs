@@ -66,6 +66,7 @@ fn metrics_are_exported() {
         ("encke_dispatch_delay_seconds", "histogram"),
         ("encke_worker_panics", "counter"),
         ("encke_ping_rtt_seconds", "histogram"),
+        ("encke_delivery_seconds", "histogram"),
     ] {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");
         assert!(text.contains(&format!("# HELP {name} ")), "{name}: {text}");

@@ -57,6 +57,9 @@ fn no_secret_is_ever_logged() {
     let wrong = format!("{id}.{}", "B".repeat(secret.len()));
     let _fourth = server.resume(&wrong);
     assert_eq!(Client::refusal_code(server.public, "seq=x"), 4103);
+    let (mut invalid, _) = RawClient::greeted(server.public, "");
+    invalid.send(&[0x81, 0]);
+    invalid.await_end();
     until("several lines name the session", || server.logs.count(id) >= 3);
     server.terminate();
     server.logs.await_line("draining");

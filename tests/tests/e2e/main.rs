@@ -26,6 +26,8 @@ mod config;
 mod cuts;
 // The dashboard in Chromium.
 mod dashboard;
+// The histogram of delivery times.
+mod delivery_times;
 // Exhaustion of file descriptors and recovery.
 mod descriptors;
 // Links in the documents.

@@ -36,7 +36,7 @@ pub(crate) trait PollContinuation<S: Socket, F: PollResponseWriter>: Sized + Sen
 impl<F: PollResponseWriter, C> HeldRequest<F, C> {
     /// Queues the response, after which nothing else is sent.
     fn respond(&self, content: &PollResponse, link: &mut Link<'_, ()>) {
-        *link.out = content.response(&self.headers, self.keep_alive);
+        link.out.bytes = content.response(&self.headers, self.keep_alive);
     }
 }
 
@@ -78,11 +78,17 @@ impl<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>> Protocol<S> fo
         false
     }
 
-    fn take_batch(&mut self, _: &SessionCell, outbox: &mut SessionOutbox, _: &mut Vec<u8>) -> DeliveryBatch {
+    fn take_batch(
+        &mut self,
+        services: &Services,
+        _: &SessionCell,
+        outbox: &mut SessionOutbox,
+        _: &mut Vec<u8>,
+    ) -> DeliveryBatch {
         self.writer.begin_messages();
         let mut taken = DeliveryBatch::default();
         loop {
-            let batch = take_batch(outbox, &mut self.writer);
+            let batch = take_batch(&services.sessions, outbox, &mut self.writer);
             taken.add(batch);
             if !taken.backlog.has_more || self.writer.len() >= MAX_RESPONSE_BYTES {
                 return taken;
@@ -100,6 +106,7 @@ impl<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>> Protocol<S> fo
         if !link.attachment.notify_session(ConnectionInput::Sent) {
             let had_messages = self.writer.has_messages();
             self.writer.discard_messages();
+            link.out.discard_sample();
             if had_messages {
                 *link.is_due = true;
                 return;

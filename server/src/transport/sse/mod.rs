@@ -80,12 +80,12 @@ mod tests {
     use super::*;
     use crate::connection::TcpSocket;
 
-    /// With the runtime's overhead, the task takes 360 bytes.
+    /// With the runtime's overhead, the task takes 368 bytes, for which the allocator reserves 384.
     #[test]
     fn stream_task_is_small() {
         fn size<F>(_: fn(Connection<TcpSocket, EventStream>) -> F) -> usize {
             size_of::<F>()
         }
-        assert!(size(drive) <= 256, "{} bytes", size(drive));
+        assert!(size(drive) <= 264, "{} bytes", size(drive));
     }
 }

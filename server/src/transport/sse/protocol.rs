@@ -46,10 +46,11 @@ impl<S: Socket> Protocol<S> for EventStream {
         let token = link.attachment.session.resume_token().expose();
         let hello = hello(link.attachment, &token, recovered);
         let seq = link.attachment.mailbox.start_seq();
-        let mut events = EventWriter { out: link.out, token: &token, positions: &mut self.positions };
+        let mut events =
+            EventWriter { out: &mut link.out.bytes, token: &token, positions: &mut self.positions };
         events.write_numbered(seq, &hello);
         for (channel, reason) in refused {
-            Json::default().notify(&unsubscribed(channel, reason), &mut PlainEvents(link.out));
+            Json::default().notify(&unsubscribed(channel, reason), &mut PlainEvents(&mut link.out.bytes));
         }
     }
 
@@ -60,12 +61,17 @@ impl<S: Socket> Protocol<S> for EventStream {
 
     fn take_batch(
         &mut self,
+        services: &Services,
         session: &SessionCell,
         outbox: &mut SessionOutbox,
         out: &mut Vec<u8>,
     ) -> DeliveryBatch {
         let token = session.resume_token().expose();
-        take_batch(outbox, &mut EventWriter { out, token: &token, positions: &mut self.positions })
+        take_batch(
+            &services.sessions,
+            outbox,
+            &mut EventWriter { out, token: &token, positions: &mut self.positions },
+        )
     }
 
     fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>) {

@@ -81,7 +81,7 @@ pub(crate) fn serve_with_session<S: Socket, D: WebSocketDialect, H: SocketOwner<
     let mut connection = Connection::new(socket, read, attachment, WebSocket::new(dialect, owner));
     let (websocket, mut link) = connection.split();
     if let Some(text) = greeting_text {
-        Frames(link.out).text(&text);
+        Frames(&mut link.out.bytes).text(&text);
     }
     if let Some(text) = received_text {
         websocket.run_commands(&text, &mut link);
@@ -152,7 +152,7 @@ async fn open<S: Socket, D: WebSocketDialect>(
             let websocket = WebSocket::new(dialect, open_connection.compact());
             let mut connection = Connection::new(socket, read, attachment, websocket).sending(out);
             let (websocket, link) = connection.split();
-            let mut frames = Frames(link.out);
+            let mut frames = Frames(&mut link.out.bytes);
             let token = link.attachment.session.resume_token().expose();
             websocket.dialect.notify(&hello(link.attachment, &token, recovered), &mut frames);
             for channel in &revoked {

@@ -30,7 +30,7 @@ impl<D: WebSocketDialect, H> WebSocket<D, H> {
     /// Executes the commands in a text message.
     pub(super) fn run_commands(&mut self, text: &str, link: &mut Link<'_, Commands<D>>) {
         let context = link.attachment.command_context();
-        let mut frames = Frames(link.out);
+        let mut frames = Frames(&mut link.out.bytes);
         link.commands.handle_text(text, context, link.backlog, &mut self.dialect, &mut frames);
     }
 
@@ -59,14 +59,14 @@ impl<D: WebSocketDialect, H> WebSocket<D, H> {
             }
             ClientFrame::Ping(payload) => {
                 *link.has_input = true;
-                Frames(link.out).pong(payload);
+                Frames(&mut link.out.bytes).pong(payload);
             }
             ClientFrame::Fragment => *link.has_input = true,
             ClientFrame::Binary => {
                 return Some((SuspendReason::BadFrame, Ending::Close(CloseCode::UnsupportedData)));
             }
             ClientFrame::Close(code) => {
-                Frames(link.out).close_reply(code);
+                Frames(&mut link.out.bytes).close_reply(code);
                 return Some((SuspendReason::PeerClosed, Ending::ClosedByPeer));
             }
         }
@@ -128,7 +128,7 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocke
         link: &mut Link<'_, Commands<D>>,
     ) -> Option<Poll<()>> {
         let context = link.attachment.command_context();
-        let mut frames = Frames(link.out);
+        let mut frames = Frames(&mut link.out.bytes);
         link.commands.poll_pending(task, context, link.backlog, &mut self.dialect, &mut frames)
     }
 
@@ -157,11 +157,16 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocke
 
     fn take_batch(
         &mut self,
+        services: &Services,
         _: &SessionCell,
         outbox: &mut SessionOutbox,
         out: &mut Vec<u8>,
     ) -> DeliveryBatch {
-        take_batch(outbox, &mut OutgoingFrames { dialect: &mut self.dialect, frames: Frames(out) })
+        take_batch(
+            &services.sessions,
+            outbox,
+            &mut OutgoingFrames { dialect: &mut self.dialect, frames: Frames(out) },
+        )
     }
 
     fn has_answer(&self) -> bool {
@@ -169,7 +174,7 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocke
     }
 
     fn answer(&mut self, link: &mut Link<'_, Commands<D>>) {
-        if self.dialect.answer_held(link.attachment, &mut Frames(link.out)) {
+        if self.dialect.answer_held(link.attachment, &mut Frames(&mut link.out.bytes)) {
             link.attachment.notify_session(ConnectionInput::Released);
         }
     }
@@ -179,7 +184,7 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocke
             // The client's partial message was evicted. The session does not know of this yet.
             link.attachment.notify_session(ConnectionInput::Ended(SuspendReason::Unfinished));
         } else {
-            self.dialect.answer_held_on_close(code, link.attachment, &mut Frames(link.out));
+            self.dialect.answer_held_on_close(code, link.attachment, &mut Frames(&mut link.out.bytes));
         }
         Err(Ending::Close(code))
     }

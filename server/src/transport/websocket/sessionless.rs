@@ -135,7 +135,9 @@ impl<S: Socket> SessionlessSocket<S> {
         if self.out.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        self.out.poll_write(task, &mut self.socket).map_err(|_| SocketEnd(Ending::Lost))
+        self.out
+            .poll_write(task, &mut self.socket)
+            .map(|written| written.map(drop).map_err(|_| SocketEnd(Ending::Lost)))
     }
 
     /// Sends a text message.

@@ -51,6 +51,8 @@ pub struct Outbox<C> {
     acknowledged: u64,
     /// Whether two subscriptions have ever overlapped.
     overlaps: bool,
+    /// See [`Outbox::is_catching_up`].
+    catching_up: bool,
     /// Slot, plus one, of the subscription whose turn is next. Every subscription whose log may have new
     /// messages has one turn.
     next_ready: Option<NonZeroU32>,
@@ -71,6 +73,7 @@ impl<C> Outbox<C> {
             sent: 0,
             acknowledged: 0,
             overlaps: false,
+            catching_up: false,
             next_ready: None,
             first: None,
             rare: None,
@@ -88,6 +91,25 @@ impl<C> Outbox<C> {
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Whether messages from before the connection or a subscription began may still have to be sent.
+    #[must_use]
+    pub fn is_catching_up(&self) -> bool {
+        self.catching_up
+    }
+
+    /// Records whether there is more to send. If not, the client has caught up.
+    pub fn continue_catching_up(&mut self, has_more: bool) {
+        self.catching_up &= has_more;
+    }
+
+    /// Returns the subscription and the offset of the message with this seq. `None` if the seq belongs to a
+    /// gap, or has left the ring.
+    #[must_use]
+    pub fn message_at(&self, seq: u64) -> Option<(SubscriptionSlot, u64)> {
+        let entry = self.ring.get(seq)?;
+        matches!(entry.kind(), EntryKind::Message).then_some((SubscriptionSlot(entry.slot), entry.offset))
     }
 
     /// Number of seqs that the client may not have received yet.
@@ -289,6 +311,7 @@ impl<C: LogHandle> Outbox<C> {
         gap: bool,
     ) -> SubscriptionSlot {
         let slot = SubscriptionSlot(self.first_free_slot());
+        self.catching_up = true;
         self.set(slot.0, Some(Subscription::new(channel(slot), cursor, gap)));
         self.mark_ready(slot);
         self.record_overlaps(slot.0);

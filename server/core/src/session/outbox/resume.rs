@@ -45,6 +45,7 @@ impl<C> Outbox<C> {
         let seq = seq.min(self.seq());
         self.when_full = when_full;
         self.resends_as_gaps = false;
+        self.catching_up = true;
         self.sent = seq;
         self.clear_pending_gaps();
         if seq >= self.ring.dropped() {

@@ -47,6 +47,37 @@ fn messages_after_the_cursor_are_sent_once() {
 }
 
 #[test]
+fn client_catches_up_after_each_connect_and_subscribe() {
+    let mut outbox = Outbox::new(8);
+    assert!(!outbox.is_catching_up());
+    let slot = outbox.subscribe((), 0, false);
+    assert_eq!(take(&mut outbox, 1, 2), messages(1, 1, 2));
+    assert!(outbox.is_catching_up(), "the owner decides when the client has caught up");
+    outbox.continue_catching_up(true);
+    assert!(outbox.is_catching_up());
+    outbox.continue_catching_up(false);
+    outbox.mark_ready(slot);
+    assert_eq!(take(&mut outbox, 1, 3), messages(3, 3, 1));
+    assert!(!outbox.is_catching_up());
+    outbox.resume(Some(3), WhenFull::Stop);
+    assert!(outbox.is_catching_up());
+}
+
+#[test]
+fn sent_messages_are_found_by_seq() {
+    let mut outbox = Outbox::new(2);
+    let slot = outbox.subscribe((), 0, false);
+    assert_eq!(take(&mut outbox, 3, 4), gap(1, 1, 2));
+    assert_eq!(take(&mut outbox, 3, 3), messages(2, 3, 1));
+    assert_eq!(
+        (0..4).map(|seq| outbox.message_at(seq)).collect::<Vec<_>>(),
+        [None, None, Some((slot, 3)), None]
+    );
+    outbox.acknowledge(2);
+    assert_eq!(outbox.message_at(2), None, "it has left the ring");
+}
+
+#[test]
 fn a_cursor_that_fell_off_the_log_gets_a_gap() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe((), 0, false);
