@@ -324,11 +324,48 @@ async fn take_socket(on_upgrade: OnUpgrade) -> Option<Upgraded<TcpSocket>> {
             return None;
         }
     };
-    let parts = upgraded
-        .downcast::<TokioIo<PrefixedIo<SharedSocket<TcpSocket>>>>()
-        .expect("hyper was given a TokioIo<PrefixedIo<SharedSocket<TcpSocket>>>");
+    let Ok(parts) = upgraded.downcast::<TokioIo<PrefixedIo<SharedSocket<TcpSocket>>>>() else {
+        tracing::error!("connection closed: after an upgrade, hyper returned a socket of an unknown type");
+        return None;
+    };
     // Copy the bytes, although there are usually none: otherwise, tungstenite would keep using hyper's whole
     // buffer.
     let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
     Some((socket.into_inner(), read_already))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use hyper::Response;
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[test]
+    fn socket_of_an_unknown_type_is_closed() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(upgrade_of_a_pipe());
+    }
+
+    async fn upgrade_of_a_pipe() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let request = b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        client.write_all(request).await.expect("it fits");
+        let taken = Arc::new(parking_lot::Mutex::new(None));
+        let service = service_fn(|mut request: Request<Incoming>| {
+            *taken.lock() = Some(take_socket(hyper::upgrade::on(&mut request)));
+            let mut response = Response::new(String::new());
+            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            std::future::ready(Ok::<_, Infallible>(response))
+        });
+        let connection =
+            http1::Builder::new().serve_connection(TokioIo::new(server), service).with_upgrades();
+        connection.await.expect("an upgrade");
+        let taken = taken.lock().take().expect("the request has arrived");
+        assert!(taken.await.is_none());
+    }
 }
