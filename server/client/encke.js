@@ -62,7 +62,7 @@ export function connect(url, options = {}) {
     };
     socket.onmessage = ({ data }) => receive(mine, [JSON.parse(data)]);
     socket.onclose = ({ code, reason }) => {
-      lost(mine, { reason, status: code, answered: code === 1013 || code >= 4000, isFinal: code === 1000 || code >= 4100 });
+      lost(mine, { reason, status: code, answered: code === 1011 || code === 1013 || code >= 4000, isFinal: code === 1000 || code >= 4100 });
     };
     socket.onerror = () => {}; // Outside browsers, errors would throw.
   }

@@ -38,6 +38,8 @@ mod engine;
 mod entropy;
 pub mod events;
 mod executor;
+#[cfg(all(test, feature = "simulation"))]
+mod fail_point;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod http;

@@ -25,7 +25,7 @@ pub enum CloseCode {
     InvalidPayload = 1007,
     /// The client sent a message longer than `limits.max_message`.
     TooBig = 1009,
-    /// Internal server error.
+    /// A bug in the server made the session's state unreliable.
     Internal = 1011,
     /// Partial messages of all clients together exceeded `limits.receive_total`, and this client had one.
     TryAgainLater = 1013,
@@ -78,7 +78,7 @@ impl CloseCode {
     /// Whether the client should reconnect on its own.
     #[must_use]
     pub const fn allows_reconnect(self) -> bool {
-        matches!(self, Self::TryAgainLater) || matches!(self.code(), 4000..=4099)
+        matches!(self, Self::Internal | Self::TryAgainLater) || matches!(self.code(), 4000..=4099)
     }
 
     /// The client's reaction to this code, as shown in the README.
@@ -89,17 +89,17 @@ impl CloseCode {
             Self::BadFrame | Self::UnsupportedData | Self::InvalidPayload | Self::TooBig => {
                 "may reconnect with the resume token, without repeating the offending frame"
             }
-            Self::Internal
-            | Self::TryAgainLater
-            | Self::PongTimeout
-            | Self::SlowConsumer
-            | Self::Disconnected => "reconnects with the resume token",
+            Self::TryAgainLater | Self::PongTimeout | Self::SlowConsumer | Self::Disconnected => {
+                "reconnects with the resume token"
+            }
             Self::TokenExpired => "reconnects with the resume token and a new token",
             Self::Moved => "reconnects with the resume token, to the [next process](#restarts)",
             Self::Overloaded => {
                 "reconnects after the time given in the preceding `goaway`, with its resume token, if it has one"
             }
-            Self::Draining | Self::Idle | Self::Lifetime => "reconnects and gets a new session",
+            Self::Internal | Self::Draining | Self::Idle | Self::Lifetime => {
+                "reconnects and gets a new session"
+            }
             Self::Replaced | Self::Kicked | Self::Unauthorized | Self::ProtocolError | Self::Limit => {
                 "does not reconnect on its own"
             }
@@ -114,7 +114,6 @@ impl CloseCode {
             | Self::UnsupportedData
             | Self::InvalidPayload
             | Self::TooBig
-            | Self::Internal
             | Self::TryAgainLater
             | Self::PongTimeout
             | Self::SlowConsumer
@@ -124,6 +123,7 @@ impl CloseCode {
             Self::Overloaded | Self::Unauthorized => "unchanged, if there was one",
             Self::Replaced => "continues on the new connection",
             Self::Normal
+            | Self::Internal
             | Self::Draining
             | Self::Idle
             | Self::Lifetime
@@ -188,6 +188,8 @@ pub enum CloseReason {
     ProtocolError,
     /// The client kept exceeding a limit.
     Limit,
+    /// A bug in the server: a panic left the session's state half-changed.
+    Internal,
 }
 
 impl CloseReason {
@@ -208,6 +210,7 @@ impl CloseReason {
             Self::Kicked => CloseCode::Kicked,
             Self::ProtocolError => CloseCode::ProtocolError,
             Self::Limit => CloseCode::Limit,
+            Self::Internal => CloseCode::Internal,
         }
     }
 }

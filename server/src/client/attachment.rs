@@ -9,8 +9,7 @@ use encke_timeouts::Sleep;
 use super::{CommandContext, PartialMessageSender, Services};
 use crate::admission::PartialMessage;
 use crate::session::{
-    Attached, Backlog, CommandSource, DeliveryBatch, Mailbox, SessionCell, SessionHandle, SessionOutbox,
-    Transport,
+    Attached, CommandSource, DeliveryBatch, Mailbox, SessionCell, SessionHandle, SessionOutbox, Transport,
 };
 
 /// Guard of a connection's attachment to its session.
@@ -112,12 +111,12 @@ impl Attachment {
         tracing::warn!(session = %self.session.id(), %error, "connection closed: the system refused its socket");
     }
 
-    /// Takes a batch of messages to send on this connection. Returns the sample among them, to be passed to
-    /// [`Self::delivered`].
+    /// Takes a batch of messages to send on this connection. If the result is `None`, what `take` has written
+    /// must be discarded.
     pub(crate) fn take_outgoing(
         &self,
         take: impl FnOnce(&SessionCell, &mut SessionOutbox) -> DeliveryBatch,
-    ) -> (Backlog, Option<Timestamp>) {
+    ) -> Option<DeliveryBatch> {
         let take = |outbox: &mut _| take(&self.session, outbox);
         self.services.sessions.take_outgoing(&self.session, &self.mailbox, take)
     }

@@ -90,10 +90,11 @@ impl World {
 fn take(attachment: &Attachment) -> Vec<Timestamp> {
     let mut samples = Vec::new();
     loop {
-        let (backlog, sample) = attachment
-            .take_outgoing(|_, outbox| take_batch(&attachment.services.sessions, outbox, &mut Discard));
-        samples.extend(sample);
-        if !backlog.has_more {
+        let sessions = &attachment.services.sessions;
+        let batch = attachment.take_outgoing(|_, outbox| take_batch(sessions, outbox, &mut Discard));
+        let batch = batch.expect("the session is attached");
+        samples.extend(batch.published_at);
+        if !batch.backlog.has_more {
             return samples;
         }
     }

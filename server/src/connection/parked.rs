@@ -71,6 +71,7 @@ pub(super) fn park<S: Socket, P: Protocol<S>>(connection: Connection<S, P>) {
         Err(error) => return attachment.log_socket_refused(&error),
     };
     let (session, services) = (attachment.session.clone(), Arc::clone(&attachment.services));
+    let sessions = Arc::clone(&services.sessions);
     let parked_since = ParkedSince::at(services.timeouts.clock().now());
     services.metrics.connections.connection_parked(P::TRANSPORT.into());
     let mailbox = attachment.park();
@@ -83,7 +84,7 @@ pub(super) fn park<S: Socket, P: Protocol<S>>(connection: Connection<S, P>) {
         mailbox: mailbox.to_parked(),
         services,
     };
-    Sessions::park(&session, mailbox, Box::new(TasklessConnection::<S, P> { socket, protocol }));
+    sessions.park(&session, mailbox, Box::new(TasklessConnection::<S, P> { socket, protocol }));
 }
 
 /// Socket of a parked connection, and the state that does not depend on its transport.

@@ -21,7 +21,7 @@ use super::socket::Socket;
 use super::write_hold::WriteHold;
 use crate::client::Attachment;
 use crate::parking::ParkBackoff;
-use crate::session::{Backlog, Signals};
+use crate::session::{Backlog, DeliveryBatch, Signals};
 
 thread_local! {
     /// Scratch buffer for input. No data is kept between uses.
@@ -310,11 +310,19 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
 
     fn take_batch(&mut self) {
         let Self { attachment, protocol, out, .. } = self;
-        let services = &attachment.services;
-        let (backlog, published_at) = attachment
+        let (services, before) = (&attachment.services, out.bytes.len());
+        let batch = attachment
             .take_outgoing(|session, outbox| protocol.take_batch(services, session, outbox, &mut out.bytes));
-        self.backlog = backlog;
-        self.out.add_sample(published_at);
+        match batch {
+            Some(DeliveryBatch { backlog, published_at, .. }) => {
+                self.backlog = backlog;
+                self.out.add_sample(published_at);
+            }
+            None => {
+                self.backlog = Backlog::default();
+                self.out.bytes.truncate(before);
+            }
+        }
     }
 
     /// Writes all pending output. Pending while the peer does not read; if that lasts for `write_timeout`,

@@ -23,7 +23,7 @@ use crate::executor::Executor;
 use crate::issuer::Issuer;
 use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
-use crate::session::{Cells, Channels, SessionLimits, SessionLogs, SessionRef, Sessions};
+use crate::session::{Channels, SessionLimits, SessionLogs, SessionLookup, SessionRef, Sessions};
 use crate::trace::Tracer;
 
 /// Creates the channels, the sessions, and the other services shared by client connections.
@@ -63,9 +63,8 @@ pub(crate) fn client_services_on(
 ) -> client::Services {
     let limits = &config.limits;
     let Sinks { metrics, sessions: events, channels: occupancy, reminders: webhooks } = sinks.into();
-    let cells = Arc::new(Cells::new(limits.session_slots()));
     let channels = Channels::new(
-        cells,
+        Arc::new(SessionLookup::new(limits.session_slots())),
         limits.max_channels,
         limits.max_channels_per_user,
         Arc::new(Namespaces::new(config.channel.log.clone(), config.channel.namespaces.clone())),
@@ -77,7 +76,7 @@ pub(crate) fn client_services_on(
     let channels = Arc::new(channels.with_occupancy(occupancy));
     let memory = MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) };
     let logs = SessionLogs { engine: engine(memory), channels };
-    let sessions = Arc::new(Sessions::new(
+    let sessions = Sessions::new(
         SessionLimits {
             sessions: limits.max_sessions,
             unacked: config.max_unacked,
@@ -91,7 +90,7 @@ pub(crate) fn client_services_on(
         entropy.clone(),
         Arc::clone(&executor),
         events,
-    ));
+    );
     let reminders = Arc::new(Reminders::new(
         limits.max_reminders,
         Arc::clone(&timeouts),

@@ -85,12 +85,9 @@ fn start_poller(poller: &Arc<Poller>, services: &Services) -> io::Result<PollerT
     let now = move || timeouts.clock().now();
     PollerThread::start(poller, now, move |number, now| {
         let session = SlotKey::from_u64(number);
-        // A panic in one session, or in a hook, must not affect other sessions.
-        if catch_unwind(AssertUnwindSafe(|| sessions.handle_readable(session, now))).is_err()
-            && let Some(session) = sessions.get(session)
-        {
-            tracing::error!(session = %session.id(), "panic while handling input on a parked connection; unparking it");
-            session.unpark_connection();
+        // A session that panics ends by itself; anything else must not end the thread, either.
+        if catch_unwind(AssertUnwindSafe(|| sessions.handle_readable(session, now))).is_err() {
+            tracing::error!("panic while handling input on a parked connection; the thread continues");
         }
     })
 }

@@ -200,7 +200,8 @@ impl Sessions {
                 state.identity = request.identity.clone();
             }
             Ok(accepted)
-        })?;
+        });
+        let accepted = accepted.unwrap_or(Ok(false))?;
         Ok(accepted.then_some(session))
     }
 

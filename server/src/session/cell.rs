@@ -1,6 +1,6 @@
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 use encke_core::Timestamp;
@@ -15,6 +15,7 @@ use super::Channel;
 use super::id::{ResumeSecret, ResumeToken, SessionId};
 use super::mailbox::Mailbox;
 use super::parked::ParkedConnection;
+use super::sessions::Sessions;
 use super::step::token_deadline;
 use super::subscriptions::SubscribedChannel;
 use super::suspended_sessions::EvictionPosition;
@@ -74,6 +75,29 @@ const _: () = assert!(size_of::<SessionCell>() <= 360);
 
 /// Arena of all sessions.
 pub(crate) type Cells = Arena<SessionCell>;
+
+/// Where channels look up the sessions that subscribe to them.
+#[derive(Debug)]
+pub(crate) struct SessionLookup {
+    pub(super) cells: Arc<Cells>,
+    /// Set once the sessions exist.
+    pub(super) sessions: OnceLock<Weak<Sessions>>,
+}
+
+impl SessionLookup {
+    /// Creates a table for at most `limit` sessions.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { cells: Arc::new(Cells::new(limit)), sessions: OnceLock::new() }
+    }
+
+    /// Ends a session after a panic in a change of its state.
+    #[cold]
+    pub(super) fn end_half_changed(&self, session: &SessionCell, state: StateGuard<'_>) {
+        if let Some(sessions) = self.sessions.get().and_then(Weak::upgrade) {
+            sessions.end_half_changed(session, state);
+        }
+    }
+}
 
 /// Owned reference to a session, for a task that outlives its caller.
 pub(crate) type SessionHandle = OwnedSlotGuard<SessionCell>;
@@ -259,11 +283,6 @@ impl AtomicSessionId {
 }
 
 impl SessionCell {
-    /// Makes the session's connection, if there is one, send what is pending.
-    pub(super) fn deliver_pending(&self) {
-        self.deliver_or_signal(self.lock()).into_iter().for_each(Waker::wake);
-    }
-
     /// Records that the client received the full polling advice. Returns whether this is the first time.
     pub(crate) fn mark_advised(&self) -> bool {
         !std::mem::replace(&mut self.lock().poll_advice.all, true)
@@ -292,26 +311,24 @@ impl SessionCell {
 }
 
 impl Subscriber for SessionRef {
-    type Registry = Cells;
+    type Registry = SessionLookup;
 
-    fn exists(&self, cells: &Cells) -> bool {
-        cells.contains(*self)
+    fn exists(&self, lookup: &SessionLookup) -> bool {
+        lookup.cells.contains(*self)
     }
 
-    fn notify_readable(&self, cells: &Cells, slot: SubscriptionSlot) -> Option<Waker> {
-        let session = cells.get(*self)?;
-        let mut state = session.lock();
-        state.machine.outbox_mut().mark_ready(slot);
-        session.deliver_or_signal(state)
+    fn notify_readable(&self, lookup: &SessionLookup, slot: SubscriptionSlot) -> Option<Waker> {
+        let session = lookup.cells.get(*self)?;
+        session.deliver(lookup, |state| state.machine.outbox_mut().mark_ready(slot))
     }
 
-    fn move_to(&self, cells: &Cells, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
-        if let Some(session) = cells.get(*self) {
-            session.move_on(from, to, cut);
+    fn move_to(&self, lookup: &SessionLookup, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
+        if let Some(session) = lookup.cells.get(*self) {
+            session.move_on(lookup, from, to, cut);
         }
     }
 
-    fn member(&self, cells: &Cells, channel: &Channel) -> Option<Member> {
-        cells.get(*self)?.member(channel)
+    fn member(&self, lookup: &SessionLookup, channel: &Channel) -> Option<Member> {
+        lookup.cells.get(*self)?.member(channel)
     }
 }

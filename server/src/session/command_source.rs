@@ -105,13 +105,14 @@ impl Sessions {
             state.machine.handle(step, source.input(input));
             source.is_current(state)
         });
+        let is_current = is_current.unwrap_or(false);
         // The acknowledgement may have made room for more messages, and the connection does not know about
         // it.
         if source.is_out_of_band()
             && is_current
             && matches!(input, ClientInput::Ack { .. } | ClientInput::Pong { .. })
         {
-            session.deliver_pending();
+            self.deliver_pending(session);
         }
         is_current
     }

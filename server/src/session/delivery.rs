@@ -54,20 +54,19 @@ impl Backlog {
 }
 
 impl Sessions {
-    /// Takes a batch of messages to send on a connection, and returns the sample among them. Takes nothing if
-    /// the session is no longer attached to the connection.
+    /// Takes a batch of messages to send on a connection. `None` if the session is no longer attached to the
+    /// connection, or if it panicked; what `take` has written must be discarded.
     pub(crate) fn take_outgoing(
         &self,
         session: &SessionCell,
         mailbox: &Mailbox,
         take: impl FnOnce(&mut SessionOutbox) -> DeliveryBatch,
-    ) -> (Backlog, Option<Timestamp>) {
-        let batch = Self::with_outbox(session, mailbox, take);
-        let Some(batch) = batch else { return Default::default() };
+    ) -> Option<DeliveryBatch> {
+        let batch = self.with_outbox(session, mailbox, take)?;
         if batch.needs_sent_notification {
             self.handle_connection(session, mailbox.id, ConnectionInput::Sent);
         }
-        (batch.backlog, batch.published_at)
+        Some(batch)
     }
 
     /// Returns when the message was published that `later` messages followed in the batch just sent. `None` if

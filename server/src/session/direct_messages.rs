@@ -92,10 +92,10 @@ impl Sessions {
                 state.machine.outbox_mut().subscribe_with(subscribe, log.last, false);
             });
             joined.map_err(|Retired| DirectMessageError::Ended).map(|()| true)
-        })?;
-        if is_new {
+        });
+        if is_new.unwrap_or(Err(DirectMessageError::Ended))? {
             // The connection now reads the log to its end. It is notified of later messages.
-            session.deliver_pending();
+            self.deliver_pending(session);
         }
         Ok(())
     }

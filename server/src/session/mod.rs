@@ -14,6 +14,7 @@ mod ended_sessions;
 mod id;
 mod join_leave;
 mod mailbox;
+mod panics;
 mod parked;
 mod record;
 mod registry;
@@ -29,7 +30,7 @@ mod users;
 mod view;
 
 pub(crate) use attach::{AttachRefusal, AttachRequest, Attached};
-pub(crate) use cell::{Cells, SessionCell, SessionHandle, SessionRef, Transport};
+pub(crate) use cell::{SessionCell, SessionHandle, SessionLookup, SessionRef, Transport};
 pub(crate) use command_source::{ClientInput, CommandSource};
 pub(crate) use delivery::{Backlog, DeliveryBatch, DeliveryWriter, SessionOutbox, take_batch};
 pub(crate) use direct_messages::DirectMessageError;

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use encke_core::Timestamp;
+use encke_core::close::CloseCode;
 use encke_core::session::{ConnectionId, ConnectionInput, Input, Output, Phase, StepContext};
 
-use super::cell::{SessionCell, SessionRef, SessionState, StateGuard};
+use super::cell::{SessionCell, SessionLookup, SessionRef, SessionState};
 use super::delivery::SessionOutbox;
 use super::mailbox::{Mailbox, ParkedMailbox, Posted, Signals};
 use super::sessions::Sessions;
@@ -109,23 +110,36 @@ impl Sessions {
     /// Parks a connection. If its session has released it, or has signals pending for it, a new task is
     /// started immediately instead.
     pub(crate) fn park(
+        &self,
         session: &SessionCell,
         mailbox: Arc<Mailbox>,
-        mut connection: Box<dyn ParkedConnection>,
+        connection: Box<dyn ParkedConnection>,
     ) {
-        let mut state = session.lock();
-        if state.is_attached_to(mailbox.id) && mailbox.park() {
-            if connection.watch(session).is_ok() {
+        let mut unparked = Some(connection);
+        let park = |state: &mut SessionState| {
+            if !state.is_attached_to(mailbox.id) || !mailbox.park() {
+                return;
+            }
+            if let Some(connection) = &mut unparked
+                && connection.watch(session).is_ok()
+            {
                 // Move the mailbox's contents to the parked connection.
                 state.sync_last_received();
                 connection.mailbox_mut().take_permit_from(&mailbox);
-                (state.mailbox, state.parked) = (None, Some(connection));
-                return;
+                (state.mailbox, state.parked) = (None, unparked.take());
+            } else {
+                mailbox.cancel_park();
             }
-            mailbox.cancel_park();
+        };
+        let changed = session.change(park, |state| self.end_half_changed(session, state));
+        if let Some(connection) = unparked {
+            if changed.is_none() {
+                mailbox.cancel_park();
+                _ = mailbox.post(Signals::close(CloseCode::Internal));
+            }
+            let work = PendingWork::default();
+            Unparked::start(Some(Unparked { connection, mailbox, work }), session);
         }
-        drop(state);
-        Unparked::start(Some(Unparked { connection, mailbox, work: PendingWork::default() }), session);
     }
 
     /// Signals a connection that its idle delay has elapsed, so that it parks if its client was silent.
@@ -166,7 +180,7 @@ impl Sessions {
         });
         Unparked::start(unparked, session);
         if makes_room {
-            session.deliver_pending();
+            self.deliver_pending(session);
         }
     }
 
@@ -246,63 +260,99 @@ impl SessionState {
 }
 
 impl SessionCell {
-    /// Makes the session's connection send what is pending. A parked connection sends immediately; otherwise
-    /// its task is signalled, and its waker is returned if the task must be woken.
-    pub(super) fn deliver_or_signal(&self, mut state: StateGuard<'_>) -> Option<Waker> {
-        let SessionState { machine, parked, mailbox, .. } = &mut *state;
+    /// Changes the session, then makes its connection send what is pending. A parked connection sends
+    /// immediately; otherwise its task is signalled, and its waker is returned if the task must be woken.
+    pub(super) fn deliver(
+        &self,
+        lookup: &SessionLookup,
+        change: impl FnOnce(&mut SessionState),
+    ) -> Option<Waker> {
+        let deliver = |state: &mut SessionState| {
+            change(state);
+            state.deliver_or_signal(self)
+        };
+        self.change(deliver, |state| lookup.end_half_changed(self, state))?.finish(self)
+    }
+}
+
+/// How a connection was made to send, and what remains to be done once the session's lock is released.
+enum Notified {
+    /// The task has a signal, and must be woken if there is a waker.
+    Signalled(Option<Waker>),
+    /// Nothing remains to be done.
+    Sent,
+    NeedsAcknowledgement(Arc<Sessions>, ConnectionId),
+    Unparked(Option<Unparked>),
+}
+
+impl Notified {
+    fn post(mailbox: &Mailbox, signals: Signals) -> Self {
+        Self::Signalled(match mailbox.post(signals) {
+            Posted::Task(waker) => waker,
+            // The connection is parked, but the state does not contain it, because all parked connections
+            // have been closed.
+            Posted::Parked => None,
+        })
+    }
+
+    fn finish(self, session: &SessionCell) -> Option<Waker> {
+        match self {
+            Self::Signalled(waker) => return waker,
+            Self::Sent => {}
+            Self::NeedsAcknowledgement(sessions, id) => {
+                sessions.handle_connection(session, id, ConnectionInput::Sent);
+            }
+            Self::Unparked(unparked) => Unparked::start(unparked, session),
+        }
+        None
+    }
+}
+
+impl SessionState {
+    fn deliver_or_signal(&mut self, session: &SessionCell) -> Notified {
+        let Self { machine, parked, mailbox, .. } = self;
         let (Phase::Attached(id), Some(connection)) = (machine.phase(), parked) else {
-            return match mailbox.as_ref()?.post(Signals::READ) {
-                Posted::Task(waker) => waker,
-                // The state contains no parked connection, so all parked connections have been closed.
-                Posted::Parked => None,
-            };
+            let mailbox = mailbox.as_ref();
+            return mailbox.map_or(Notified::Sent, |mailbox| Notified::post(mailbox, Signals::READ));
         };
         // Send the messages before releasing the lock, so that no other thread can take and send later ones
         // first.
-        match connection.deliver(self, machine.outbox_mut()) {
-            DeliveryOutcome::Complete => {}
+        match connection.deliver(session, machine.outbox_mut()) {
+            DeliveryOutcome::Complete => Notified::Sent,
             DeliveryOutcome::NeedsAcknowledgement => {
-                let sessions = Arc::clone(connection.sessions());
-                drop(state);
-                sessions.handle_connection(self, id, ConnectionInput::Sent);
+                Notified::NeedsAcknowledgement(Arc::clone(connection.sessions()), id)
             }
             DeliveryOutcome::Partial(work) => {
-                let unparked = state.unpark(id, self.reference(), Signals::NONE, work);
-                drop(state);
-                Unparked::start(unparked, self);
+                Notified::Unparked(self.unpark(id, session.reference(), Signals::NONE, work))
             }
         }
-        None
+    }
+}
+
+impl Sessions {
+    /// Makes the session's connection, if there is one, send what is pending.
+    pub(super) fn deliver_pending(&self, session: &SessionCell) {
+        session.deliver(self.logs.channels.registry(), |_| {}).into_iter().for_each(Waker::wake);
     }
 
     /// Signals a connection that has just been parked: unparks it, or signals its new mailbox if it has
     /// already been unparked. Returns the waker of its task if the task must be woken.
     #[cold]
-    pub(super) fn signal_parked(&self, connection: ConnectionId, signals: Signals) -> Option<Waker> {
-        let mut state = self.lock();
-        if let Some(mailbox) = state.mailbox.as_ref().filter(|mailbox| mailbox.id == connection) {
-            return match mailbox.post(signals) {
-                Posted::Task(waker) => waker,
-                Posted::Parked => None,
-            };
-        }
-        let is_this = state.parked_connection().is_some_and(|(id, _)| id == connection);
-        let unparked = if is_this {
-            state.unpark(connection, self.reference(), signals, PendingWork::default())
-        } else {
-            None
+    pub(super) fn signal_parked(
+        &self,
+        session: &SessionCell,
+        connection: ConnectionId,
+        signals: Signals,
+    ) -> Option<Waker> {
+        let signal = |state: &mut SessionState| {
+            if let Some(mailbox) = state.mailbox.as_ref().filter(|mailbox| mailbox.id == connection) {
+                return Notified::post(mailbox, signals);
+            }
+            let is_this = state.parked_connection().is_some_and(|(id, _)| id == connection);
+            let unparked = is_this
+                .then(|| state.unpark(connection, session.reference(), signals, PendingWork::default()));
+            Notified::Unparked(unparked.flatten())
         };
-        drop(state);
-        Unparked::start(unparked, self);
-        None
-    }
-
-    /// Unparks the session's connection, if it is parked.
-    pub(crate) fn unpark_connection(&self) {
-        let mut state = self.lock();
-        let Some((id, _)) = state.parked_connection() else { return };
-        let unparked = state.unpark(id, self.reference(), Signals::NONE, PendingWork::default());
-        drop(state);
-        Unparked::start(unparked, self);
+        session.change(signal, |state| self.end_half_changed(session, state))?.finish(session)
     }
 }

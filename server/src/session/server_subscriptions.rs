@@ -56,10 +56,11 @@ impl Sessions {
                 self.enqueue_leave(session, &state.identity, &subscription.channel);
             }
             Ok(found)
-        })?;
+        });
+        let removed = removed.unwrap_or(Err(SubscribeError::Ended))?;
         if let Some((_, subscription)) = removed {
             self.complete_unsubscribe(&subscription);
-            session.deliver_pending();
+            self.deliver_pending(session);
         }
         Ok(())
     }

@@ -108,16 +108,16 @@ impl Sessions {
         entropy: Entropy,
         executor: Arc<dyn Executor>,
         events: Box<dyn EventSink>,
-    ) -> Self {
-        let cells = Arc::clone(logs.channels.registry());
+    ) -> Arc<Self> {
+        let lookup = Arc::clone(logs.channels.registry());
         let has_join_leave = logs.channels.namespaces().any_join_leave();
         let join_leave = has_join_leave.then(|| {
             let (logs, timeouts) = (logs.clone(), Arc::clone(&timeouts));
             Arc::new(JoinLeave::new(logs, timeouts, Arc::clone(&metrics), Arc::clone(&executor)))
         });
-        Self {
-            registry: Registry::new(limits.sessions, Arc::clone(&cells)),
-            cells,
+        let sessions = Arc::new(Self {
+            registry: Registry::new(limits.sessions, Arc::clone(&lookup.cells)),
+            cells: Arc::clone(&lookup.cells),
             users: Users::default(),
             revocations,
             suspended: SuspendedSessions::default(),
@@ -136,7 +136,9 @@ impl Sessions {
             restored_credentials: RestoredCredentials::default(),
             join_leave,
             shutdown: AtomicU8::new(RUNNING),
-        }
+        });
+        _ = lookup.sessions.set(Arc::downgrade(&sessions));
+        sessions
     }
 
     pub(crate) fn registry(&self) -> &Registry {

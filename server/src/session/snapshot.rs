@@ -10,6 +10,7 @@ use encke_core::session::{BadRecord, Outbox, Phase, Session, SessionRecord};
 use super::Channel;
 use super::cell::{PollAdvice, SessionCell, SessionHandle, SessionRef, SessionState};
 use super::id::SecretDigest;
+use super::panics::unless_panicked;
 use super::record::{DIALECTS, StoredEnd, StoredSession, TRANSPORTS, index_of, value_at};
 use super::sessions::Sessions;
 use super::subscriptions::SubscribedChannel;
@@ -45,8 +46,12 @@ impl Sessions {
         mut write: impl FnMut(&StoredSession, &[Arc<Channel>]) -> Result<(), E>,
     ) -> Result<(), E> {
         for session in self.registry.pages().flatten() {
-            if let Some((stored, channels)) = self.snapshot_of(&session) {
-                write(&stored, &channels)?;
+            match unless_panicked(|| self.snapshot_of(&session)) {
+                Some(Some((stored, channels))) => write(&stored, &channels)?,
+                Some(None) => {}
+                None => {
+                    tracing::error!(session = %session.id(), "panic while saving a session; it is not saved")
+                }
             }
         }
         Ok(())

@@ -1,13 +1,14 @@
 //! Subscriptions of a session.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use encke_core::dialect::{Since, StartPosition};
 use encke_core::session::Phase;
 use encke_core::session::outbox::{EndReason, LogBounds, LogHandle, SubscriptionSlot};
 
 use super::Channel;
-use super::cell::{SessionCell, SessionRef, SessionState};
+use super::cell::{SessionCell, SessionLookup, SessionRef, SessionState};
 use super::command_source::{ClientInput, CommandSource};
 use super::sessions::Sessions;
 use super::step::token_deadline;
@@ -119,9 +120,10 @@ impl Sessions {
         begin: &StartPosition<'_>,
     ) -> EngineResponse<Result<SubscribeOutcome, SubscribeError>> {
         match self.step(session, |state, _| self.check_subscribe(state, origin, name)) {
-            Ok(None) => {}
-            Ok(Some(subscribed)) => return EngineResponse::Ready(Ok(subscribed)),
-            Err(error) => return EngineResponse::Ready(Err(error)),
+            Some(Ok(None)) => {}
+            Some(Ok(Some(subscribed))) => return EngineResponse::Ready(Ok(subscribed)),
+            Some(Err(error)) => return EngineResponse::Ready(Err(error)),
+            None => return EngineResponse::Ready(Err(SubscribeError::Ended)),
         }
         match self.logs.engine.subscribe(name, &creator()) {
             EngineResponse::Ready(guard) => EngineResponse::Ready(
@@ -173,9 +175,10 @@ impl Sessions {
             self.enqueue_join(session, &state.identity, channel);
             Ok(joined)
         });
+        let subscribed = subscribed.unwrap_or(Err(SubscribeError::Ended));
         self.publish_notices(channel.name());
         if origin.is_out_of_band() && subscribed.is_ok() {
-            session.deliver_pending();
+            self.deliver_pending(session);
         }
         subscribed
     }
@@ -234,7 +237,7 @@ impl Sessions {
             self.enqueue_leave(session, &state.identity, &subscription.channel);
             Some(subscription)
         });
-        if let Some(subscription) = subscription {
+        if let Some(subscription) = subscription.flatten() {
             self.complete_unsubscribe(&subscription);
         }
     }
@@ -259,7 +262,7 @@ impl Sessions {
             }
             is_theirs
         });
-        let revoked = is_theirs.then(|| self.revoke_forbidden(session));
+        let revoked = is_theirs.unwrap_or(true).then(|| self.revoke_forbidden(session));
         if let Some(before) = before {
             self.join_token_channels(session, identity, &before);
         }
@@ -286,7 +289,7 @@ impl Sessions {
             }
             forbidden
         });
-        let revoked = forbidden.into_iter().map(|(_, subscription)| {
+        let revoked = forbidden.into_iter().flatten().map(|(_, subscription)| {
             self.complete_unsubscribe(&subscription);
             subscription.channel.name().clone()
         });
@@ -303,21 +306,27 @@ impl Sessions {
 impl SessionCell {
     /// Moves a subscription to the log that replaces an earlier one. See
     /// [`Subscriber::move_to`](crate::channel::Subscriber::move_to).
-    pub(super) fn move_on(&self, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
-        let removed = {
-            let mut state = self.lock();
+    pub(super) fn move_on(
+        &self,
+        lookup: &SessionLookup,
+        from: &Arc<Channel>,
+        to: &Arc<Channel>,
+        cut: Option<u64>,
+    ) {
+        let switch = |state: &mut SessionState| {
             let outbox = state.machine.outbox_mut();
             let found = outbox.subscriptions().find(|it| Arc::ptr_eq(&it.channel.channel, from));
-            let Some((slot, key)) = found.map(|it| (it.slot, it.channel.key)) else { return };
+            let (slot, key) = found.map(|it| (it.slot, it.channel.key))?;
             let moved = to.join(self.reference(), |log, add| {
                 let subscribe = |slot| SubscribedChannel { channel: Arc::clone(to), key: add(slot) };
                 outbox.switch_log(slot, subscribe, cut, log);
             });
             moved.is_ok().then_some(key)
         };
-        if let Some(key) = removed {
+        let removed = self.change(switch, |state| lookup.end_half_changed(self, state));
+        if let Some(key) = removed.flatten() {
             from.remove_subscriber(key);
-            self.deliver_pending();
+            self.deliver(lookup, |_| {}).into_iter().for_each(Waker::wake);
         }
     }
 }

@@ -69,7 +69,7 @@ impl Sessions {
                 }
                 can_evict
             });
-            if has_ended {
+            if has_ended.unwrap_or(true) {
                 return true;
             }
         }

@@ -7,6 +7,8 @@
 mod bayeux;
 mod delayed_engine;
 mod engine;
+#[cfg(test)]
+mod panic_tests;
 mod polls;
 mod restart;
 mod socket;

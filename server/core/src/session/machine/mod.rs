@@ -380,6 +380,21 @@ impl<C> Session<C> {
         );
     }
 
+    /// Ends a session after a panic while it was being changed. `before` is its phase before that change.
+    /// Everything that the change may have left inconsistent is reset, except for the outbox, which is
+    /// replaced and returned.
+    pub fn abandon(&mut self, step: &mut StepContext<'_>, before: Phase) -> Outbox<C> {
+        self.set_phase(before);
+        match before {
+            Phase::Attached(current) => self.end(step, Some(current), CloseReason::Internal),
+            Phase::BetweenPolls | Phase::Suspended | Phase::Moved => {
+                self.end(step, None, CloseReason::Internal);
+            }
+            Phase::Closed(_) => {}
+        }
+        std::mem::replace(&mut self.outbox, Outbox::new(1))
+    }
+
     fn postpone_idle(&mut self, step: &mut StepContext<'_>) {
         if let Some(idle) = step.timeouts.idle {
             self.deadlines.arm(Deadline::Idle, self.now + idle);
