@@ -7,6 +7,8 @@ use std::cell::Cell;
 pub(crate) enum FailPoint {
     /// A change of a session, almost complete.
     SessionChange,
+    /// An append of a message to several logs, when only some of them contain it.
+    Append,
 }
 
 thread_local! {

@@ -167,6 +167,15 @@ impl<S: Subscriber> Channels<S> {
         self.acquire_existing(new).ok()
     }
 
+    /// Replaces a log that may be inconsistent after a panic by an empty one. Its subscribers receive a gap.
+    #[cold]
+    pub(super) fn replace_half_changed(self: &Arc<Self>, log: &Arc<Channel<S>>) {
+        tracing::error!(channel = %log.name(), "panic while a message was being appended; the log is replaced");
+        if let Some(new) = self.replace_channel(log, &LogEpoch::random(&self.entropy)) {
+            self.move_subscribers(log, new.channel(), None);
+        }
+    }
+
     /// Removes a log, unless it has other guards or subscribers by now.
     ///
     /// # Errors

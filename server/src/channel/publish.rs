@@ -6,6 +6,7 @@
 //! Sessions that read several of these logs depend on this (`encke_core`'s outbox). The bytes are stored
 //! once.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use encke_core::Timestamp;
@@ -74,7 +75,7 @@ impl<S: Subscriber> Channels<S> {
     /// # Errors
     /// [`PublishError`] if a channel limit is reached or the server is draining.
     pub(crate) fn publish(
-        &self,
+        self: &Arc<Self>,
         name: &ChannelName,
         creator: &QuotaOwner,
         content: &Content<'_>,
@@ -88,7 +89,7 @@ impl<S: Subscriber> Channels<S> {
     /// # Errors
     /// [`PublishError`].
     pub(crate) fn publish_traced(
-        &self,
+        self: &Arc<Self>,
         name: &ChannelName,
         creator: &QuotaOwner,
         content: &Content<'_>,
@@ -99,7 +100,13 @@ impl<S: Subscriber> Channels<S> {
         loop {
             let channel = self.get_or_create(name, creator)?;
             let patterns = self.patterns_of(name);
-            match self.append(now, &channel, &patterns, content, (id, trace)) {
+            let append = AssertUnwindSafe(|| self.append(now, &channel, &patterns, content, (id, trace)));
+            let appended = catch_unwind(append).unwrap_or_else(|panic| {
+                // Only some of the logs may contain the message.
+                patterns.iter().chain([&channel]).for_each(|log| self.replace_half_changed(log));
+                resume_unwind(panic)
+            });
+            match appended {
                 Err(AppendError::Retired(retired)) => self.remove_from_table(retired),
                 Err(AppendError::Closed) => {
                     self.retire_if_unused(&channel);
@@ -181,6 +188,8 @@ impl<S: Subscriber> Channels<S> {
             .iter_mut()
             .map(|open| self.append_locked(open, now, LogMessage::Shared(Arc::clone(&message)), false))
             .collect();
+        #[cfg(all(test, feature = "simulation"))]
+        crate::fail_point::reach(crate::fail_point::FailPoint::Append);
         // Append to the channel's own log last, so that no log drops the message while this function still
         // holds a reference.
         let channel = self.append_locked(&mut own, now, LogMessage::Shared(message), true);

@@ -51,7 +51,7 @@ impl Subscriber for NoSubscriber {
 
 struct TestChannels {
     time: Arc<SimulatedTime>,
-    channels: Channels<NoSubscriber>,
+    channels: Arc<Channels<NoSubscriber>>,
 }
 
 impl TestChannels {
@@ -70,7 +70,7 @@ impl TestChannels {
             Entropy::system(),
             executor,
         );
-        Self { time, channels }
+        Self { time, channels: Arc::new(channels) }
     }
 
     fn publish(&self, channel: &str, id: Option<&PublishId>) -> Published {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_core::dialect::{ServerEvent, StartPosition};
 use encke_core::message::CompactJson;
+use encke_timeouts::clock::{Clock, SimulatedTime, UnixTime};
 use futures_util::FutureExt;
 
 use super::test_services::{attach, attach_after, on_slow_engine_with};
@@ -15,7 +16,6 @@ use crate::admission::QuotaOwner;
 use crate::channel::{ChannelName, LogMessage};
 use crate::metrics::Readings;
 use crate::session::{Attached, Channel, DeliveryWriter, take_batch};
-use encke_timeouts::clock::{Clock, SimulatedTime, UnixTime};
 
 /// Discards what is sent.
 struct Discard;

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use encke_sys::Unacknowledged;
+use encke_timeouts::clock::UnixTime;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 
@@ -18,7 +19,6 @@ use crate::config::Settings;
 use crate::events::NoHooks;
 use crate::fail_point::{self, FailPoint};
 use crate::session::SessionHandle;
-use encke_timeouts::clock::UnixTime;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -441,6 +441,31 @@ fn parking() {
         plant_panic();
         world.settle();
     });
+}
+
+/// A panic while a message is being appended to a log and to those of its patterns. The logs are replaced:
+/// otherwise, a message that only some of them contain would hide the next one.
+#[test]
+fn append_to_logs() {
+    let mut world = World::new(false);
+    for channel in ["/b/x", "/b/*"] {
+        world.clients[0].send(1, format!(r#"{{"subscribe":{{"channel":"{channel}"}}}}"#).as_bytes());
+    }
+    world.settle();
+    let epoch = |world: &World| world.server.channel("/b/x").expect("the channel").epoch;
+    let before = epoch(&world);
+    fail_point::plant(FailPoint::Append);
+    let published =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.server.publish("/b/x", "1")));
+    assert!(published.is_err(), "the publisher's request fails");
+    assert_ne!(epoch(&world), before);
+    world.settle();
+    world.server.publish("/b/x", "2").expect("published");
+    world.settle();
+    let client = &world.clients[0];
+    assert!(client.has_received(r#"{"gap":"#) && !client.has_received("\"data\":1"), "{:?}", client.frames());
+    assert!(client.has_received("\"data\":2"), "{:?}", client.frames());
+    assert_eq!(world.internal_ends(), 0, "the sessions continue");
 }
 
 #[test]
