@@ -375,10 +375,8 @@ fn messages_of_a_channel_without_a_local_log_are_only_in_patterns() {
     let position =
         |name: &str, offset| LogPosition { log: channels.get(name).expect("the channel").number(), offset };
     assert!(channel.read().positions(20).is_empty());
-    assert_eq!(
-        channel.read().positions(21),
-        [position("/a/x", 21), position("/**", 16), position("/a/*", 15)]
-    );
+    let positions = [position("/a/x", 21), position("/**", 16), position("/a/*", 15)];
+    assert_eq!(channel.read().positions(21), positions);
     drop((guards, guard));
     for channel in channels.after(None, 100) {
         channels.trim_if(&channel, |_| true, |log| log.clear());

@@ -52,7 +52,8 @@ impl LogEngine<SessionRef> for SlowEngine {
         content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> EngineResponse<Result<Published, EngineError>> {
-        self.later(match *self.control.refusal.lock() {
+        let refusal = *self.control.refusal.lock();
+        self.later(match refusal {
             Some(error) => EngineResponse::Ready(Err(error)),
             None => self.memory.append(channel, creator, content, id),
         })

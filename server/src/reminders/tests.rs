@@ -56,10 +56,11 @@ impl std::fmt::Debug for HeldTask {
 
 impl Executor for ImmediateExecutor {
     fn spawn(&self, task: BoxedTask) {
-        match &mut *self.held.lock() {
-            Some(held) => held.push(HeldTask(task)),
-            None => task.now_or_never().expect("the memory engine answers immediately"),
+        if let Some(held) = &mut *self.held.lock() {
+            held.push(HeldTask(task));
+            return;
         }
+        task.now_or_never().expect("the memory engine answers immediately");
     }
 }
 

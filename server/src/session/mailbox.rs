@@ -162,14 +162,13 @@ impl Mailbox {
         self.permit.lock().is_some()
     }
 
-    /// Makes sure that the connection has a permit, if necessary by taking the permit of the connection it
-    /// replaces. Returns whether it has one.
-    pub(super) fn ensure_permit(&self, replaced_permit: impl FnOnce() -> Option<Permit>) -> bool {
-        let mut permit = self.permit.lock();
-        if permit.is_none() {
-            *permit = replaced_permit();
+    /// Takes the permit of the connection that this one replaces, unless it has a permit.
+    pub(super) fn ensure_permit(&self, replaced_permit: impl FnOnce() -> Option<Permit>) {
+        if !self.has_permit() {
+            // The other permit is behind a lock of the same level.
+            let permit = replaced_permit();
+            *self.permit.lock() = permit;
         }
-        permit.is_some()
     }
 
     /// Posts signals. At most one close code is ever posted, since a session releases a connection only once.

@@ -47,11 +47,11 @@ pub(super) struct PendingQuery {
 impl PresenceQueries {
     /// Starts a query, unless the limit is reached. Its id is random, so replies cannot be forged in advance.
     pub(super) fn begin(&self, entropy: &Entropy) -> Option<PendingQuery> {
+        let id = u64::from_ne_bytes(entropy.bytes());
         let mut open = self.0.lock();
         if open.queries.len() >= MAX_QUERIES {
             return None;
         }
-        let id = u64::from_ne_bytes(entropy.bytes());
         let (sender, replies) = mpsc::channel(MAX_SERVERS);
         open.queries.insert(id, OpenQuery { replies: sender, bytes: 0 });
         Some(PendingQuery { id, replies, queries: self.clone() })
