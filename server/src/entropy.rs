@@ -4,13 +4,14 @@ use std::ops::Range;
 #[cfg(feature = "simulation")]
 use std::sync::Arc;
 
-#[cfg(feature = "simulation")]
-use parking_lot::Mutex;
 use rand::RngExt;
 #[cfg(feature = "simulation")]
 use rand::SeedableRng;
 #[cfg(feature = "simulation")]
 use rand::rngs::StdRng;
+
+#[cfg(feature = "simulation")]
+use crate::locks::Mutex;
 
 /// Random number generator: the system's, or a seeded one in a simulation. Clones share their state.
 #[derive(Clone, Debug)]

@@ -22,7 +22,9 @@
 //!   handle its deadlines, and carries out the resulting actions.
 //!
 //! A session's state machine is pure and lives in `encke-core`; all changes to it go through
-//! `session/step.rs`. For the order of modules and of locks, see ARCHITECTURE.md.
+//! `session/step.rs`. For the order of modules, see ARCHITECTURE.md; for the order of locks, `locks/level.rs`.
+
+#![cfg_attr(test, allow(clippy::disallowed_types, reason = "locks of tests need no order"))]
 
 mod admin;
 mod admission;
@@ -44,6 +46,7 @@ mod fail_point;
 pub mod fuzzing;
 mod http;
 mod issuer;
+mod locks;
 mod metrics;
 mod outbound;
 mod parking;

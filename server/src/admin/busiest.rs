@@ -6,11 +6,11 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::channel::Busiest;
 use crate::client;
+use crate::locks::Mutex;
 
 /// How long a result is reused, counted from the start of its search.
 const MAX_AGE: Duration = Duration::from_secs(5);

@@ -13,10 +13,10 @@ use atomic_waker::AtomicWaker;
 use encke_core::Timestamp;
 use encke_timeouts::Timeouts;
 use futures_util::future::select;
-use parking_lot::Mutex;
 use slab::Slab;
 
 use super::{FairEviction, QuotaOwner, network};
+use crate::locks::Mutex;
 
 /// How long a socket may stay silent before it can be evicted for another. In a connection storm, clients
 /// connect simultaneously and are served one after the other.

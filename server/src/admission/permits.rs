@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use crate::locks::Mutex;
 
 /// Permits for connections or sockets: at most `limit` in total, and at most `limit_each` per address.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use parking_lot::Mutex;
+
+use crate::locks::Mutex;
 
 /// Rate limiter for a session, shared by all its connections. It is a token bucket that holds one second's
 /// worth of items, stored as the time at which it will be full again (generic cell rate algorithm, ITU-T

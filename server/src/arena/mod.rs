@@ -21,8 +21,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::locks::Mutex;
 use encke_timeouts::Chunks;
-use parking_lot::Mutex;
 
 pub(crate) use guard::{OwnedSlotGuard, SlotGuard};
 pub(crate) use slot_state::SlotState;
@@ -81,7 +81,7 @@ impl SlotKey {
 
 pub(crate) struct Arena<S> {
     chunks: Chunks<S>,
-    /// Locked briefly when an item is inserted or removed. No other lock is taken while it is locked.
+    /// Locked briefly when an item is inserted or removed.
     vacant: Mutex<VacantSlots>,
     /// Number of occupied slots.
     occupied: AtomicU32,

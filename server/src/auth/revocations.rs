@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use encke_timeouts::clock::UnixTime;
 use minicbor::{Decode, Encode};
-use parking_lot::Mutex;
 
 use super::{AuthError, Identity};
+use crate::locks::Mutex;
 
 /// Maximum number of revoked users. Forgetting a user would make its tokens valid again, so additional
 /// revocations are rejected.

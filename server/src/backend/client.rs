@@ -7,7 +7,6 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::StatusCode;
 use hyper::header::HeaderName;
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use strum::VariantArray;
@@ -19,6 +18,7 @@ use super::in_flight::{InFlight, InFlightPermit};
 use super::settings::BackendSettings;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
+use crate::locks::Mutex;
 use crate::metrics::BackendMetrics;
 use crate::outbound::{OutboundClient, OutboundError, Target, headers};
 

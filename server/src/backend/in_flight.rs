@@ -2,10 +2,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::client::HookCaller;
 use crate::admission::network;
+use crate::locks::Mutex;
 use crate::metrics::BackendMetrics;
 
 /// Limits the number of requests in flight: in total, per session, and, for clients without a session, per

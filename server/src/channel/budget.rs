@@ -4,10 +4,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use parking_lot::Mutex;
 
 use super::state::{Channel, SizeChange};
 use crate::admission::QuotaOwner;
+use crate::locks::{Mutex, level};
 
 /// How long a new message is protected from eviction, provided that older messages can be dropped instead.
 const GRACE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
@@ -26,7 +26,7 @@ pub(super) struct Budget<S> {
     bytes: AtomicIsize,
     limit: usize,
     /// Accounts that use any memory, by size class. Locked when an account changes its class.
-    by_class: Mutex<ByClass<S>>,
+    by_class: Mutex<ByClass<S>, level::LogBudget>,
 }
 
 type ByClass<S> = BTreeMap<(u32, QuotaOwner), Arc<CreatorAccount<S>>>;
@@ -47,7 +47,7 @@ pub(super) struct CreatorAccount<S> {
     /// Size class: 0 if no memory is used, otherwise one more than the binary logarithm of the bytes (1 for
     /// the operator). Coarse, so that a publish rarely changes it.
     class: AtomicU32,
-    order: Mutex<BTreeMap<AgeKey, Weak<Channel<S>>>>,
+    order: Mutex<BTreeMap<AgeKey, Weak<Channel<S>>>, level::LogAges>,
 }
 
 /// Sort key of a log: the publish time of its oldest message, and the channel's number, which makes the key

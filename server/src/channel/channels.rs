@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use encke_timeouts::{OwnerKey, Timeouts, TimerOwner, TimerOwners};
-use parking_lot::RwLock;
 
 use super::budget::{Budget, CreatorAccount};
 use super::epoch::LogEpoch;
@@ -19,6 +18,7 @@ use super::subscribers::{Subscriber, SubscriberKey};
 use crate::admission::QuotaOwner;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
+use crate::locks::{RwLock, level};
 use crate::metrics::Metrics;
 
 /// Limits of channel logs.
@@ -38,8 +38,7 @@ pub struct LogLimits {
 #[derive(Debug)]
 pub(crate) struct Channels<S: Subscriber> {
     pub(super) fan_out: Arc<FanOut<S>>,
-    /// Locked only for a single look-up or change.
-    pub(super) table: RwLock<ChannelTable<S>>,
+    pub(super) table: RwLock<ChannelTable<S>, level::Table>,
     /// Maps the keys in timers to their channels.
     pub(super) owners: TimerOwners<Channel<S>>,
     limit: usize,

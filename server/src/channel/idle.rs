@@ -1,13 +1,12 @@
 //! Idle channels, which have neither subscribers nor guards. At the channel limit, the creator with the most
 //! idle channels loses the oldest of them.
 
-use parking_lot::Mutex;
-
 use super::channels::Channels;
 use super::name::ChannelName;
 use super::state::{Channel, ChannelState};
 use super::subscribers::Subscriber;
 use crate::admission::{FairEviction, QuotaOwner};
+use crate::locks::Mutex;
 
 /// Idle channels by creator.
 #[derive(Debug, Default)]

@@ -2,9 +2,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::name::ChannelName;
+use crate::locks::{Mutex, level};
 
 /// Receiver of occupancy changes: the first subscription to a channel, and the end of the last one. Changes
 /// are reported in order, with a log's lock held.
@@ -16,7 +15,7 @@ pub(crate) trait OccupancySink: Send + Sync + 'static {
 /// Counts the subscribers of each channel, by name. When a log is replaced, subscribers join the new one
 /// before they leave the old one, so no change is reported.
 pub(crate) struct Occupancy {
-    subscribers: Mutex<HashMap<ChannelName, usize>>,
+    subscribers: Mutex<HashMap<ChannelName, usize>, level::Occupancy>,
     sink: Arc<dyn OccupancySink>,
 }
 

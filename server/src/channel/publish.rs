@@ -14,7 +14,6 @@ use encke_core::encodings::Encodings;
 use encke_core::message::{Content, Message};
 use encke_core::session::outbox::LogPosition;
 use encke_timeouts::ArmAction;
-use parking_lot::MutexGuard;
 
 use super::channels::{Channels, PublishError, Published};
 use super::log::{ChannelLog, LogSize};
@@ -24,6 +23,7 @@ use super::publish_ids::PublishId;
 use super::state::{Channel, ChannelState, SizeChange};
 use super::subscribers::Subscriber;
 use crate::admission::QuotaOwner;
+use crate::locks::MutexGuard;
 use crate::trace::PublishTrace;
 
 /// A log, locked for appending.
@@ -304,7 +304,7 @@ impl<S: Subscriber> Channels<S> {
 
 impl<'a, S: Subscriber> LockedLog<'a, S> {
     fn lock(channel: &'a Arc<Channel<S>>) -> Result<Self, AppendError<'a, S>> {
-        let state = channel.state.lock();
+        let state = channel.state.lock_another();
         if state.retired { Err(AppendError::Retired(channel)) } else { Ok(Self { channel, state }) }
     }
 

@@ -6,7 +6,6 @@ use encke_core::encodings::PatternEncodings;
 use encke_core::message::{ContentKind, JsonString};
 use encke_core::session::outbox::{LogBounds, LogPosition, SubscriptionSlot};
 use encke_timeouts::{TimerCell, TimerOwners};
-use parking_lot::{Mutex, MutexGuard};
 
 use super::budget::{AgeKey, CreatorAccount};
 use super::epoch::LogEpoch;
@@ -16,6 +15,7 @@ use super::name::ChannelName;
 use super::occupancy::Occupancy;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
 use super::sweep::Sweep;
+use crate::locks::{Mutex, MutexGuard, level};
 use crate::trace::FanOutTraces;
 
 /// A channel. Owned by the channel table and by its subscribers.
@@ -39,7 +39,7 @@ pub(crate) struct Channel<S> {
     /// Expires when the oldest message reaches its maximum age. The deadline is requested while the state is
     /// locked.
     pub(super) timer: Arc<TimerCell>,
-    pub(super) state: Mutex<ChannelState<S>>,
+    pub(super) state: Mutex<ChannelState<S>, level::Log>,
 }
 
 /// State guarded by the channel's lock.
@@ -220,6 +220,7 @@ impl<S: Subscriber> Channel<S> {
     }
 
     /// Locks the log for reading.
+    #[track_caller]
     pub(crate) fn read(&self) -> LogReader<'_, S> {
         LogReader(self.state.lock())
     }

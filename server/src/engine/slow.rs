@@ -6,11 +6,11 @@ use std::task::Poll;
 
 use encke_core::message::Content;
 use futures_util::FutureExt;
-use parking_lot::Mutex;
 
 use super::{EngineError, EngineResponse, History, LogEngine, MemoryEngine, Presence};
 use crate::admission::QuotaOwner;
 use crate::channel::{ChannelGuard, ChannelName, HistoryPart, PublishId, Published};
+use crate::locks::Mutex;
 use crate::session::SessionRef;
 
 /// The memory engine, with responses held back until the test releases them.

@@ -3,18 +3,17 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Socket;
+use crate::locks::Mutex;
 
 /// A socket that is used by hyper. Through a [`Peer`], its owner can query the kernel about it, which hyper
 /// cannot do.
 #[derive(Debug)]
 pub(crate) struct SharedSocket<S>(Arc<Mutex<SharedState<S>>>);
 
-/// The peer of a shared socket. The socket is locked for one system call at a time, and no other lock is
-/// taken while it is locked.
+/// The peer of a shared socket. The socket is locked for one system call at a time.
 #[derive(Debug)]
 pub(crate) struct Peer<S>(Weak<Mutex<SharedState<S>>>);
 

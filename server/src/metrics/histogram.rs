@@ -2,9 +2,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
+
+use crate::locks::Mutex;
 
 /// A histogram of durations. Unlike prometheus-client's `Histogram`, its values can be read. Observing a
 /// duration costs the same in both.

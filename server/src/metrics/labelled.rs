@@ -2,12 +2,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use serde::Serialize;
+
+use crate::locks::RwLock;
 
 /// Metrics with the same name and different labels. Unlike prometheus-client's `Family`, their values can be
 /// read, and they are sorted by label.

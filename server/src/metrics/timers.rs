@@ -3,12 +3,13 @@ use std::time::Duration;
 
 use encke_core::session::Deadline;
 use hdrhistogram::Histogram as Percentiles;
-use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+use crate::locks::Mutex;
 
 /// Highest lateness, in microseconds, that the percentiles of `/api/timers` cover: one hour. The percentiles
 /// have two significant digits.

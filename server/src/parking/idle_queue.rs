@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use encke_core::Timestamp;
-use parking_lot::Mutex;
+
+use crate::locks::Mutex;
 
 /// Interval within which connections become due in one batch.
 const BATCH_WINDOW: Duration = Duration::from_millis(25);

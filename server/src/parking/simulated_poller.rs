@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use encke_core::Timestamp;
-use parking_lot::Mutex;
+
+use crate::locks::Mutex;
 
 /// Replacement for a [`Poller`](super::Poller) in a simulation. Sockets in memory report their input to it,
 /// and the simulation determines when it is polled.

@@ -12,7 +12,6 @@ use futures_util::future::Either;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
@@ -23,6 +22,7 @@ use crate::admission::{Handshake, OpenConnection};
 use crate::client::Attachment;
 use crate::connection::{Socket, TcpSocket};
 use crate::http::{MAX_HEAD_BYTES, Peer, PrefixedIo, SharedSocket};
+use crate::locks::Mutex;
 use crate::proxies::read_source;
 use crate::session::{Mailbox, SessionHandle};
 use crate::transport::poll::{ConnectResponseWriter, JsonResponseWriter};
@@ -206,7 +206,7 @@ impl SessionlessConnection<'_> {
         let this = &*self;
         let was_pipelined = !read_already.is_empty();
         let (socket, peer) = SharedSocket::new(socket);
-        let (takeover, has_next_request) = (Mutex::new(None), AtomicBool::new(false));
+        let (takeover, has_next_request) = (<Mutex<_>>::new(None), AtomicBool::new(false));
         let service = service_fn(|request| {
             // Record the takeover immediately. If hyper finds that the client has disconnected, it may drop
             // the future below without polling it, and the session would never learn of the disconnect.

@@ -20,12 +20,12 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_timeouts::{ArmAction, RequestedDeadline, Timeouts, TimerCell, TimerOwner, TimerOwners};
-use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::engine::LogEngine;
 use crate::executor::Executor;
+use crate::locks::{Mutex, level};
 use crate::metrics::Metrics;
 use crate::session::SessionRef;
 use execution::MAX_PUBLISHING;
@@ -47,8 +47,7 @@ pub(crate) trait WebhookSink: fmt::Debug + Send + Sync + 'static {
 pub(crate) struct Reminders {
     /// Maximum number of pending reminders (`limits.max_reminders`).
     max: usize,
-    /// Locked only for a single look-up.
-    table: Mutex<ReminderTable>,
+    table: Mutex<ReminderTable, level::Table>,
     owners: TimerOwners<ReminderKey>,
     timeouts: Arc<Timeouts>,
     engine: Arc<dyn LogEngine<SessionRef>>,

@@ -9,7 +9,6 @@ use encke_core::session::outbox::SubscriptionSlot;
 use encke_core::session::{ConnectionId, ConnectionKind, Phase, Session};
 use encke_timeouts::clock::Clock;
 use encke_timeouts::{Timer, TimerRef};
-use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::Channel;
 use super::id::{ResumeSecret, ResumeToken, SessionId};
@@ -23,6 +22,7 @@ use crate::admission::{Permit, RateLimiter};
 use crate::arena::{Arena, OwnedSlotGuard, Slot as ArenaSlot, SlotKey, SlotState};
 use crate::auth::Identity;
 use crate::channel::{Member, Subscriber};
+use crate::locks::{MappedMutexGuard, Mutex, MutexGuard, level};
 
 /// How a connection's bytes are transported. The names appear in the admin API and in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, strum::IntoStaticStr)]
@@ -67,7 +67,7 @@ pub(crate) struct SessionCell {
     /// Rate of the client's frames, across its connections.
     pub(crate) frames: RateLimiter,
     /// State of the session; `None` while there is no handle to the cell.
-    state: Mutex<Option<SessionState>>,
+    state: Mutex<Option<SessionState>, level::Session>,
 }
 
 /// The size matters because a server has hundreds of thousands of cells.
@@ -225,6 +225,7 @@ impl SessionCell {
 
     // Inlined because every ping and every delivery begins here.
     #[inline]
+    #[track_caller]
     pub(super) fn lock(&self) -> StateGuard<'_> {
         MutexGuard::map(self.state.lock(), |state| state.as_mut().expect("a cell with a handle has a state"))
     }

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::session::Phase;
-use parking_lot::Mutex;
 
 use super::SessionId;
 use super::id::{ResumeToken, SecretDigest};
 use super::record::StoredEnd;
+use crate::locks::Mutex;
 
 /// Maximum number of ended sessions that are kept. A client that reconnects after this many other sessions
 /// have ended learns only that its session is unknown.

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use encke_core::message::{Content, ContentKind};
 use encke_timeouts::Timeouts;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Channel;
@@ -24,6 +23,7 @@ use crate::auth::Identity;
 use crate::channel::{ChannelGuard, ChannelName};
 use crate::engine::{EngineError, RetryBackoff};
 use crate::executor::{Executor, yield_now};
+use crate::locks::Mutex;
 use crate::metrics::Metrics;
 
 /// Maximum number of queued notices of all channels. Notices accumulate only while the engine is slow or
@@ -62,7 +62,7 @@ struct NoticeTable {
 
 /// Notices of all channels.
 pub(super) struct JoinLeave {
-    /// Locked for one lookup at a time. Last in the lock order.
+    /// Locked for one lookup at a time.
     table: Mutex<NoticeTable>,
     logs: SessionLogs,
     timeouts: Arc<Timeouts>,

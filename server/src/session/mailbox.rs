@@ -6,10 +6,10 @@ use atomic_waker::AtomicWaker;
 use encke_core::Timestamp;
 use encke_core::close::CloseCode;
 use encke_core::session::ConnectionId;
-use parking_lot::Mutex;
 
 use super::cell::SessionRef;
 use crate::admission::Permit;
+use crate::locks::Mutex;
 use crate::parking::{ConnectionOwner, Handover};
 
 /// Connects a session to the task of one of its connections. It is owned by both, and holds no socket.

@@ -2,10 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashTable;
-use parking_lot::Mutex;
 
 use super::cell::{Cells, SessionCell, SessionHandle};
 use super::id::SessionId;
+use crate::locks::{Mutex, level};
 
 const SHARDS: usize = 16;
 
@@ -19,7 +19,7 @@ const PAGE: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Registry {
     cells: Arc<Cells>,
-    shards: [Mutex<HashTable<u32>>; SHARDS],
+    shards: [Mutex<HashTable<u32>, level::Table>; SHARDS],
     len: AtomicUsize,
     limit: usize,
 }
@@ -105,7 +105,7 @@ impl Registry {
         (page, next)
     }
 
-    fn shard(&self, id: SessionId) -> &Mutex<HashTable<u32>> {
+    fn shard(&self, id: SessionId) -> &Mutex<HashTable<u32>, level::Table> {
         &self.shards[usize::from(id.first_byte() >> 4)]
     }
 

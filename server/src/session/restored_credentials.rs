@@ -3,11 +3,10 @@
 
 use std::collections::HashMap;
 
-use parking_lot::Mutex;
-
 use super::SessionId;
 use super::cell::SessionCell;
 use super::id::{ResumeSecret, SecretDigest};
+use crate::locks::Mutex;
 
 /// Digests by session. An entry is removed when its client reconnects, or when the session ends.
 #[derive(Default)]

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, Phase};
-use parking_lot::Mutex;
 
 use super::SessionId;
 use super::cell::SessionState;
 use super::sessions::Sessions;
 use crate::admission::{FairEviction, QuotaOwner};
+use crate::locks::Mutex;
 
 /// All suspended sessions, grouped by user, or by address for anonymous clients.
 #[derive(Debug, Default)]

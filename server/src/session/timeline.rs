@@ -2,9 +2,9 @@
 
 use encke_core::session::{LifecycleEvent, Transition};
 use encke_timeouts::clock::UnixTime;
-use parking_lot::Mutex;
 
 use super::id::SessionId;
+use crate::locks::Mutex;
 
 /// Maximum number of events kept for all sessions together. Once full, the ring takes 512 KiB.
 const CAPACITY: usize = 1 << 14;

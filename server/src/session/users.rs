@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use encke_core::session::Phase;
-use parking_lot::Mutex;
 
 use super::cell::{SessionCell, SessionHandle, SessionRef, SessionState};
 use super::sessions::Sessions;
 use crate::auth::Identity;
+use crate::locks::Mutex;
 
 /// Index of the sessions of named users, without the sessions of anonymous clients.
 ///

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use parking_lot::RwLock;
 use rustls::crypto::ring;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
+
+use crate::locks::RwLock;
 
 pub(crate) use authorities::authorities;
 pub use files::TlsError;

@@ -26,13 +26,13 @@ use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SpanData;
-use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::Notify;
 
 use super::settings::TraceSettings;
 use super::span::truncated;
 use crate::entropy::Entropy;
+use crate::locks::Mutex;
 use crate::metrics::{DroppedSpans, Metrics};
 use crate::outbound::{Backoff, OutboundClient, OutboundError, Pending};
 

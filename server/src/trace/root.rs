@@ -4,10 +4,10 @@ use encke_core::Timestamp;
 use hyper::StatusCode;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
-use parking_lot::Mutex;
 
 use super::publish::{PublishTrace, destination};
 use super::span::{Parent, Span, count_value};
+use crate::locks::Mutex;
 
 /// A request to the admin API, possibly traced.
 #[derive(Clone, Debug, Default)]

@@ -15,6 +15,7 @@
 //! [`ExpiryHandler`]. This crate does not know the owners' types.
 
 #![deny(missing_docs)]
+#![allow(clippy::disallowed_types, reason = "while a lock of this crate is held, no other lock is taken")]
 
 mod abort_on_panic;
 mod arming;

@@ -3,16 +3,15 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use encke_timeouts::{RingView, RingWatch, Timeouts};
-use parking_lot::Mutex;
 use slab::Slab;
 
 use super::history::History;
 use super::viewer::Viewer;
+use crate::locks::Mutex;
 
 /// State shared by all viewers: the samples, and the tasks that wait for the next sample.
 ///
-/// Viewers pull samples and have no queues: a slow viewer skips to the newest sample. No other lock is taken
-/// while this lock is held.
+/// Viewers pull samples and have no queues: a slow viewer skips to the newest sample.
 #[derive(Debug, Default)]
 pub(crate) struct Feed(Mutex<FeedState>);
 

@@ -10,7 +10,6 @@ use encke_core::message::Content;
 use encke_core::session::outbox::LogBounds;
 use encke_timeouts::Timeouts;
 use futures_util::FutureExt;
-use parking_lot::{Mutex, RwLock};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd, from_redis_value};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -31,6 +30,7 @@ use crate::channel::{
 use crate::engine::{EngineError, EngineResponse, History};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
+use crate::locks::{Mutex, RwLock};
 
 /// Maximum number of publishes in flight. Redis executes about 40,000 per second.
 const MAX_PUBLISHES: usize = 1024;

@@ -35,7 +35,6 @@ use std::sync::Arc;
 
 use encke_core::message::Content;
 use encke_timeouts::Timeouts;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{EngineError, EngineResponse, History, LogEngine, Presence};
@@ -45,6 +44,7 @@ use crate::channel::{
 };
 use crate::entropy::Entropy;
 use crate::executor::Executor;
+use crate::locks::Mutex;
 
 pub use address::RedisAddress;
 pub use client::EvictsKeys;

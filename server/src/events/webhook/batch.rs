@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::event::WebhookEvent;
+use crate::locks::Mutex;
 
 /// Maximum number of events in one request.
 pub(super) const MAX_BATCH_EVENTS: usize = 100;

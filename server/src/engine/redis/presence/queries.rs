@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::pages::MAX_SERVERS;
 use super::wire::ReceivedReply;
 use crate::channel::PresencePage;
 use crate::entropy::Entropy;
+use crate::locks::Mutex;
 
 /// Maximum number of concurrent queries. Each takes a fifth of a second at most.
 const MAX_QUERIES: usize = 256;
