@@ -332,6 +332,14 @@ impl RunningServer {
     }
 }
 
+impl Drop for RunningServer {
+    /// Fails the test if the server has panicked, for example because of the order of locks. A panic of a task
+    /// ends only its connection, so the test might not notice it.
+    fn drop(&mut self) {
+        assert!(std::thread::panicking() || self.logs.count("panicked at") == 0, "{}", self.logs.text());
+    }
+}
+
 impl Deref for RunningServer {
     type Target = Process;
 
