@@ -34,6 +34,7 @@ mod backend;
 mod channel;
 pub mod cli;
 mod client;
+mod commands;
 pub mod config;
 mod connection;
 mod engine;

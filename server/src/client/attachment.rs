@@ -6,10 +6,10 @@ use encke_core::dialect::DialectName;
 use encke_core::session::ConnectionInput;
 use encke_timeouts::Sleep;
 
-use super::{CommandContext, PartialMessageSender, Services};
+use super::{PartialMessageSender, Services};
 use crate::admission::PartialMessage;
 use crate::session::{
-    Attached, CommandSource, DeliveryBatch, Mailbox, SessionCell, SessionHandle, SessionOutbox, Transport,
+    Attached, DeliveryBatch, Mailbox, SessionCell, SessionHandle, SessionOutbox, Transport,
 };
 
 /// Guard of a connection's attachment to its session.
@@ -55,15 +55,6 @@ impl Attachment {
     /// this connection.
     pub(crate) fn notify_session(&self, input: ConnectionInput) -> bool {
         self.services.sessions.handle_connection(&self.session, self.mailbox.id, input)
-    }
-
-    /// Returns the context of commands that arrive over this connection.
-    pub(crate) fn command_context(&self) -> CommandContext<'_> {
-        CommandContext {
-            session: &self.session,
-            services: &self.services,
-            source: CommandSource::connection(&self.mailbox),
-        }
     }
 
     /// Returns how long to wait before reading more, if the client's frames and requests arrive too fast.

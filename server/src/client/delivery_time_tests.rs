@@ -15,7 +15,7 @@ use super::{Attachment, Services};
 use crate::admission::QuotaOwner;
 use crate::channel::{ChannelName, LogMessage};
 use crate::metrics::Readings;
-use crate::session::{Attached, Channel, DeliveryWriter, take_batch};
+use crate::session::{Attached, Channel, CommandSource, DeliveryWriter, take_batch};
 
 /// Discards what is sent.
 struct Discard;
@@ -55,9 +55,9 @@ impl World {
     /// Connects a client that is subscribed to `news`.
     fn subscriber(&self) -> Attachment {
         let attachment = self.attachment(attach(&self.services, None));
-        let command = attachment.command_context();
+        let source = CommandSource::connection(&attachment.mailbox);
         let sessions = &self.services.sessions;
-        let subscribed = sessions.subscribe(command.session, command.source, &self.news, &StartPosition::Now);
+        let subscribed = sessions.subscribe(&attachment.session, source, &self.news, &StartPosition::Now);
         subscribed.into_future().now_or_never().expect("the engine answers").expect("it subscribes");
         assert_eq!(take(&attachment), []);
         attachment

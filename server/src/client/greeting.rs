@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::admission::QuotaOwner;
     use crate::channel::LogMessage;
-    use crate::session::{Attached, Channel, DeliveryWriter, take_batch};
+    use crate::session::{Attached, Channel, CommandSource, DeliveryWriter, take_batch};
 
     /// Discards what is sent.
     struct Discard;
@@ -69,9 +69,8 @@ mod tests {
         let attachment = |attached: Attached| Attachment::new(attached, Arc::clone(&services));
         let first = attachment(attach(&services, None));
         let name = ChannelName::new("a", 255).expect("a name");
-        let command = first.command_context();
-        let subscribed =
-            services.sessions.subscribe(command.session, command.source, &name, &StartPosition::Now);
+        let source = CommandSource::connection(&first.mailbox);
+        let subscribed = services.sessions.subscribe(&first.session, source, &name, &StartPosition::Now);
         subscribed.into_future().now_or_never().expect("the engine answers").expect("it subscribes");
         for _ in 0..3 {
             let data = CompactJson::parse("1").expect("JSON");

@@ -13,7 +13,7 @@ use crate::admission::{
     DescriptorLimit, PartialMessages, Permits, RateLimiters, RefusalReason, Refusals, network,
 };
 use crate::auth::{Auth, AuthError, Identity};
-use crate::backend::Backend;
+use crate::backend::{Backend, HookKind};
 use crate::channel::ChannelName;
 use crate::engine::RedisHealth;
 use crate::entropy::Entropy;
@@ -87,6 +87,11 @@ impl StalledComponent {
 const MIN_CLOSING_TIME: Duration = Duration::from_millis(100);
 
 impl Services {
+    /// Returns the backend, if this hook is enabled.
+    pub(crate) fn backend_for(&self, hook: HookKind) -> Option<&Arc<Backend>> {
+        self.backend.as_ref().filter(|backend| backend.has_hook(hook))
+    }
+
     /// Records that the kernel has just accepted the last byte of a message published at this time.
     #[cold]
     pub(crate) fn delivered(&self, transport: Transport, published_at: Timestamp) {

@@ -10,6 +10,7 @@ use futures_util::future::{BoxFuture, Either};
 
 use crate::channel::ChannelName;
 use crate::client::Attachment;
+use crate::commands::subscribe_to;
 use crate::session::SubscribeOutcome;
 
 type SubscribeResult = Result<SubscribeOutcome, CommandError>;
@@ -56,7 +57,7 @@ impl PendingSubscriptions {
             let Some((channel, begin)) = self.channels.front() else { break };
             let answer = self
                 .result
-                .get_or_insert_with(|| attachment.command_context().subscribe(channel, begin).into_future());
+                .get_or_insert_with(|| subscribe_to(attachment.into(), channel, begin).into_future());
             let Poll::Ready(outcome) = answer.poll_unpin(task) else { return Poll::Pending };
             self.result = None;
             let Some((channel, begin)) = self.channels.pop_front() else { break };

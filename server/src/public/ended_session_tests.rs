@@ -14,8 +14,9 @@ use hyper::StatusCode;
 
 use super::bayeux::{Replies, carry_out};
 use super::poll::carry_out_all;
+use crate::client::Services;
 use crate::client::test_services::{ADDRESS, attach, on_slow_engine};
-use crate::client::{CommandContext, Services};
+use crate::commands::CommandContext;
 use crate::engine::slow::SlowControl;
 use crate::session::{ClientInput, CommandSource, SessionHandle};
 

@@ -22,11 +22,12 @@ use super::cors;
 use super::query::Query;
 use super::receive::read;
 use crate::admission::RefusalReason;
-use crate::client::{Caller, CommandContext, Commands, Services, goaway, retry_ms};
+use crate::client::{Caller, Services, goaway, retry_ms};
+use crate::commands::{CommandContext, carry_out};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::session::{Backlog, CommandSource, SessionHandle};
+use crate::session::{CommandSource, SessionHandle};
 use crate::transport::poll::{Accepted, JsonArray, JsonResponseWriter};
 
 /// Maximum number of commands in one request.
@@ -146,7 +147,8 @@ async fn replies(body: &[u8], speaker: CommandContext<'_>) -> Result<JsonArray, 
     services.count_frames(session, texts.len().saturating_sub(1));
     let (mut replies, mut any_received) = (JsonArray::default(), false);
     for text in texts {
-        let is_received = carry_out(text, speaker, &mut replies).await;
+        // The reply is complete before the next command begins.
+        let is_received = carry_out::<Json>(Json::default().read(text), speaker, &mut replies).await;
         any_received |= is_received;
         if is_received && session.phase() == Phase::Closed(CloseReason::Client) && is_close(text) {
             // The client closed the session itself. Ignore the commands that follow.
@@ -170,16 +172,6 @@ async fn replies(body: &[u8], speaker: CommandContext<'_>) -> Result<JsonArray, 
 /// Returns the error for a session that has moved to the next process, which accepts its commands.
 fn moved() -> ApiError {
     ApiError::new(ApiErrorCode::Draining, "the server is shutting down; the session is kept")
-}
-
-/// Executes one command, and writes its reply before the next command begins. Returns whether the session has
-/// received the command.
-async fn carry_out(text: &str, speaker: CommandContext<'_>, replies: &mut JsonArray) -> bool {
-    let mut commands = Commands::default();
-    let (mut backlog, mut dialect) = (Backlog::default(), Json::default());
-    let is_received = commands.handle_text(text, speaker, &mut backlog, &mut dialect, replies);
-    commands.finish(speaker, &mut backlog, &mut dialect, replies).await;
-    is_received
 }
 
 fn is_close(text: &str) -> bool {

@@ -6,9 +6,10 @@ use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, MessageKind, Me
 use encke_core::session::Phase;
 
 use super::session::{check_token, session};
+use crate::client::Services;
 use crate::client::bayeux::{refuse_with, retry_delay};
-use crate::client::{CommandContext, Commands, Services};
-use crate::session::{Backlog, CommandSource};
+use crate::commands::{self, CommandContext};
+use crate::session::CommandSource;
 
 /// Replies, separated by commas.
 #[derive(Default)]
@@ -75,11 +76,8 @@ pub(in crate::public) async fn carry_out(
     let CommandContext { session, services, .. } = speaker;
     let reply_to = message.reply_to();
     let before = replies.0.len();
-    let (mut commands, mut backlog, mut dialect) =
-        (Commands::default(), Backlog::default(), Bayeux::default());
-    let is_received =
-        commands.handle_request(message.into_request(false), speaker, &mut backlog, &mut dialect, replies);
-    commands.finish(speaker, &mut backlog, &mut dialect, replies).await;
+    let request = [message.into_request(false)];
+    let is_received = commands::carry_out::<Bayeux>(request, speaker, replies).await;
     if replies.0.len() == before {
         // The command has ended the session, or the session had already ended. In the latter case nothing was
         // done, and no reply may claim otherwise.

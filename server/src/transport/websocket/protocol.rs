@@ -12,9 +12,10 @@ use futures_util::future::OptionFuture;
 use super::dialect::WebSocketDialect;
 use super::frame::{Frames, OutgoingFrames, write_ping};
 use super::{NewSession, SocketOwner, run};
-use crate::client::{Commands, Services, goaway, retry_ms};
+use crate::client::{Attachment, Services, goaway, retry_ms};
+use crate::commands::{CommandHandler, Commands};
 use crate::connection::{Connection, End, Ending, Handled, Link, Protocol, Socket};
-use crate::session::{DeliveryBatch, SessionCell, SessionOutbox, Transport, take_batch};
+use crate::session::{Backlog, DeliveryBatch, SessionCell, SessionOutbox, Transport, take_batch};
 
 /// A WebSocket with a session.
 pub(crate) struct WebSocket<D: WebSocketDialect, H> {
@@ -29,9 +30,17 @@ impl<D: WebSocketDialect, H> WebSocket<D, H> {
 
     /// Executes the commands in a text message.
     pub(super) fn run_commands(&mut self, text: &str, link: &mut Link<'_, Commands<D>>) {
-        let context = link.attachment.command_context();
-        let mut frames = Frames(&mut link.out.bytes);
-        link.commands.handle_text(text, context, link.backlog, &mut self.dialect, &mut frames);
+        let (commands, mut frames) = (&mut *link.commands, Frames(&mut link.out.bytes));
+        commands.handle_text(text, &mut self.handler(link.attachment, link.backlog, &mut frames));
+    }
+
+    fn handler<'a, 'f>(
+        &'a mut self,
+        attachment: &'a Attachment,
+        backlog: &'a mut Backlog,
+        out: &'a mut Frames<'f>,
+    ) -> CommandHandler<'a, D, Frames<'f>> {
+        CommandHandler { context: attachment.into(), backlog, dialect: &mut self.dialect, out }
     }
 
     /// Returns the session's input for a pong with this seq.
@@ -127,9 +136,8 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocke
         task: &mut task::Context<'_>,
         link: &mut Link<'_, Commands<D>>,
     ) -> Option<Poll<()>> {
-        let context = link.attachment.command_context();
-        let mut frames = Frames(&mut link.out.bytes);
-        link.commands.poll_pending(task, context, link.backlog, &mut self.dialect, &mut frames)
+        let (commands, mut frames) = (&mut *link.commands, Frames(&mut link.out.bytes));
+        commands.poll_pending(task, &mut self.handler(link.attachment, link.backlog, &mut frames))
     }
 
     fn has_pending(commands: &Commands<D>) -> bool {

@@ -9,10 +9,11 @@ use encke_core::dialect::TextSink;
 use encke_core::dialect::json::Json;
 use encke_core::session::Phase;
 
-use super::pending_commands::MAX_IN_FLIGHT;
-use super::test_services::{attach, on_slow_engine};
-use super::{Attachment, Commands, Services};
+use super::pending::MAX_IN_FLIGHT;
+use super::{CommandContext, CommandHandler, Commands};
 use crate::channel::TooManyChannels;
+use crate::client::test_services::{attach, on_slow_engine};
+use crate::client::{Attachment, Services};
 use crate::engine::EngineError;
 use crate::engine::slow::SlowControl;
 use crate::session::Backlog;
@@ -48,7 +49,8 @@ impl SlowEngineWorld {
 
     fn receive(&mut self, text: &str) {
         let Self { commands, attachment, backlog, written, .. } = self;
-        commands.handle_text(text, attachment.command_context(), backlog, &mut Json::default(), written);
+        let (context, dialect) = (CommandContext::from(&*attachment), &mut Json::default());
+        commands.handle_text(text, &mut CommandHandler { context, backlog, dialect, out: written });
     }
 
     fn publish(&mut self, id: usize) {
@@ -68,7 +70,8 @@ impl SlowEngineWorld {
     fn poll(&mut self) -> Option<Poll<()>> {
         let Self { commands, attachment, backlog, written, .. } = self;
         let mut task = TaskContext::from_waker(Waker::noop());
-        commands.poll_pending(&mut task, attachment.command_context(), backlog, &mut Json::default(), written)
+        let (context, dialect) = (CommandContext::from(&*attachment), &mut Json::default());
+        commands.poll_pending(&mut task, &mut CommandHandler { context, backlog, dialect, out: written })
     }
 }
 

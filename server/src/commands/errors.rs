@@ -3,14 +3,23 @@
 use encke_core::dialect::{CommandError, ErrorCode};
 use encke_core::message::BadJson;
 
-use super::Services;
-use super::services::IdentifyError;
+use crate::auth::Permission;
 use crate::channel::InvalidChannelName;
+use crate::client::{IdentifyError, Services};
 use crate::engine::EngineError;
 use crate::session::SubscribeError;
 
 pub(super) fn forbidden(message: impl Into<String>) -> CommandError {
     CommandError { code: ErrorCode::Forbidden, message: message.into() }
+}
+
+pub(super) fn not_allowed(permission: Permission) -> CommandError {
+    let action = match permission {
+        Permission::Subscribe => "subscribing to",
+        Permission::Publish => "publishing to",
+        Permission::Presence => "listing the subscribers of",
+    };
+    forbidden(format!("the token does not allow {action} this channel"))
 }
 
 pub(super) fn too_fast(services: &Services) -> CommandError {

@@ -1,4 +1,4 @@
-//! Handling of commands from clients, and their responses.
+//! The loop that carries out commands, and writes their responses in order.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -6,12 +6,20 @@ use std::task::{Context as TaskContext, Poll};
 
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
-use encke_core::dialect::{Command, CommandError, CommandRequest, Dialect, Success, TextSink};
+use encke_core::dialect::{Command, CommandError, CommandRequest, Dialect, Response, Success, TextSink};
 
-use super::CommandContext;
-use super::command_handler::CommandHandler;
+use super::call::call;
 use super::errors::{too_fast, user_too_fast};
-use super::pending_commands::{CommandKind, PendingCommands};
+use super::hold::{HoldRequest, hold};
+use super::pending::{CommandKind, PendingCommands};
+use super::presence::presence;
+use super::publish::publish;
+use super::refresh::refresh;
+use super::service::service;
+use super::subscribe::subscribe;
+use super::subscribe_all::subscribe_all;
+use super::unsubscribe::unsubscribe;
+use super::{CommandContext, CommandOutcome};
 use crate::admission::RateDecision;
 use crate::engine::EngineResponse;
 use crate::session::{Backlog, ClientInput};
@@ -35,58 +43,131 @@ impl<D: Dialect> Default for Commands<D> {
     }
 }
 
+/// Context of the commands on a connection, and the destination of their responses.
+pub(crate) struct CommandHandler<'a, D, T> {
+    pub(crate) context: CommandContext<'a>,
+    /// Whether there is more to send now.
+    pub(crate) backlog: &'a mut Backlog,
+    pub(crate) dialect: &'a mut D,
+    pub(crate) out: &'a mut T,
+}
+
+impl<D: Dialect, T: TextSink> CommandHandler<'_, D, T> {
+    pub(super) fn respond(&mut self, id: Option<D::RequestId>, outcome: CommandOutcome) {
+        // Send the messages of a new subscription after the response.
+        self.backlog.has_more |= matches!(outcome, Ok(Success::Subscribed { .. } | Success::SubscribedAll));
+        self.dialect.respond(&[Response { id, result: outcome }], self.out);
+    }
+
+    /// Carries out a command other than `close`.
+    fn carry_out(&mut self, command: Command<'_>) -> EngineResponse<CommandOutcome> {
+        let context = self.context;
+        let started = match command {
+            Command::Subscribe { channel, begin } => subscribe(context, &channel, &begin),
+            Command::SubscribeAll { channels } => subscribe_all(context, &channels),
+            Command::Unsubscribe { channel } => unsubscribe(context, [&*channel]),
+            Command::UnsubscribeAll { channels } => {
+                unsubscribe(context, channels.iter().map(|channel| &**channel))
+            }
+            Command::Publish { channel, data, key } => publish(context, &channel, &data, key.as_ref()),
+            Command::Service { channel, data } => service(context, &channel, &data),
+            Command::Call { method, data } => call(context, &method, &data),
+            Command::Presence { channel } => presence(context, &channel),
+            Command::Refresh { token } => return EngineResponse::Ready(refresh(&token, self)),
+            Command::Ack { .. }
+            | Command::Pong { .. }
+            | Command::Hold { .. }
+            | Command::Noop
+            | Command::Violation
+            | Command::Close => return EngineResponse::Ready(Ok(Success::Done)),
+        };
+        started.unwrap_or_else(|error| EngineResponse::Ready(Err(error)))
+    }
+
+    fn close(&mut self, id: Option<D::RequestId>) {
+        // Respond before the session ends, while there is still a connection.
+        self.respond(id, Ok(Success::Done));
+        self.context.apply(ClientInput::Close(CloseReason::Client));
+    }
+}
+
+/// Carries out requests that arrive separately from the session's connection, and waits for their responses.
+/// Returns whether the session accepted all of them.
+pub(crate) async fn carry_out<'r, D: Dialect>(
+    requests: impl IntoIterator<Item = CommandRequest<'r, D::RequestId>>,
+    context: CommandContext<'_>,
+    out: &mut impl TextSink,
+) -> bool {
+    let (mut commands, mut backlog, mut dialect) =
+        (Commands::<D>::default(), Backlog::default(), D::default());
+    let mut handler = CommandHandler { context, backlog: &mut backlog, dialect: &mut dialect, out };
+    let is_accepted = commands.handle_requests(requests, &mut handler);
+    poll_fn(|task| {
+        while let Some(pending) = commands.poll_pending(task, &mut handler) {
+            if pending.is_pending() {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    is_accepted
+}
+
 impl<D: Dialect> Commands<D> {
     /// Whether any command is without a response so far.
     pub(crate) fn has_pending(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Handles the requests in a text. Each request after the first counts as an additional frame. Responses
-    /// are written to `out`; `backlog` records whether there is more to send now. Returns whether the session
-    /// accepted all requests.
+    /// Handles the requests in a text. Returns whether the session accepted all of them.
     pub(crate) fn handle_text(
         &mut self,
         text: &str,
-        context: CommandContext<'_>,
-        backlog: &mut Backlog,
-        dialect: &mut D,
-        out: &mut impl TextSink,
+        handler: &mut CommandHandler<'_, D, impl TextSink>,
+    ) -> bool {
+        let requests = handler.dialect.read(text);
+        self.handle_requests(requests, handler)
+    }
+
+    /// Handles requests that have arrived together. Each request after the first counts as an additional
+    /// frame.
+    fn handle_requests<'r>(
+        &mut self,
+        requests: impl IntoIterator<Item = CommandRequest<'r, D::RequestId>>,
+        handler: &mut CommandHandler<'_, D, impl TextSink>,
     ) -> bool {
         let mut is_accepted = true;
-        for (before, request) in dialect.read(text).enumerate() {
+        for (before, request) in requests.into_iter().enumerate() {
             if before > 0 {
-                context.services.count_frames(context.session, 1);
+                handler.context.services.count_frames(handler.context.session, 1);
             }
-            is_accepted &= self.handle_request(request, context, backlog, dialect, out);
+            is_accepted &= self.handle_request(request, handler);
         }
         is_accepted
     }
 
     /// Handles one request. Returns whether the session accepted it. If not, nothing is done and there is no
     /// response.
-    pub(crate) fn handle_request(
+    fn handle_request(
         &mut self,
         CommandRequest { id, command }: CommandRequest<'_, D::RequestId>,
-        context: CommandContext<'_>,
-        backlog: &mut Backlog,
-        dialect: &mut D,
-        out: &mut impl TextSink,
+        handler: &mut CommandHandler<'_, D, impl TextSink>,
     ) -> bool {
-        let mut handler = CommandHandler { context, backlog, dialect, out };
         // Do not count acknowledgements and pongs as commands: they do not show that a user is active, and
         // cost next to nothing.
         match command {
-            Ok(Command::Ack { seq }) => self.acknowledge(ClientInput::Ack { seq }, id, &mut handler),
-            Ok(Command::Pong { seq }) => self.acknowledge(ClientInput::Pong { seq }, id, &mut handler),
-            Ok(Command::Hold { hold, seq, token }) => {
-                handler.hold(id, hold, seq, token.as_deref());
+            Ok(Command::Ack { seq }) => self.acknowledge(ClientInput::Ack { seq }, id, handler),
+            Ok(Command::Pong { seq }) => self.acknowledge(ClientInput::Pong { seq }, id, handler),
+            Ok(Command::Hold { hold: duration, seq, token }) => {
+                hold(HoldRequest { id, hold: duration, seq, token: token.as_deref() }, handler);
                 true
             }
             Ok(Command::Noop) => {
-                self.respond_in_turn(id, Ok(()), &mut handler);
+                self.respond_in_turn(id, Ok(()), handler);
                 true
             }
-            command => self.command(id, command, &mut handler),
+            command => self.command(id, command, handler),
         }
     }
 
@@ -94,23 +175,19 @@ impl<D: Dialect> Commands<D> {
     pub(crate) fn poll_pending(
         &mut self,
         task: &mut TaskContext<'_>,
-        context: CommandContext<'_>,
-        backlog: &mut Backlog,
-        dialect: &mut D,
-        out: &mut impl TextSink,
+        handler: &mut CommandHandler<'_, D, impl TextSink>,
     ) -> Option<Poll<()>> {
         let pending = self.pending.as_mut()?;
         let Poll::Ready(first) = pending.poll_first(task) else { return Some(Poll::Pending) };
         let is_idle = !pending.has_in_flight();
-        let mut handler = CommandHandler { context, backlog, dialect, out };
         if let Some((id, outcome)) = first {
             handler.respond(id, outcome);
         }
         if is_idle && let Some(pending) = self.pending.take() {
             for CommandRequest { id, command } in pending.into_deferred() {
                 match command {
-                    Ok(command) => self.start(id, command, &mut handler),
-                    Err(error) => self.respond_in_turn(id, Err(error), &mut handler),
+                    Ok(command) => self.start(id, command, handler),
+                    Err(error) => self.respond_in_turn(id, Err(error), handler),
                 }
             }
         }
@@ -120,25 +197,6 @@ impl<D: Dialect> Commands<D> {
     /// Whether more may be read while commands are pending.
     pub(crate) fn has_room(&self) -> bool {
         self.pending.as_ref().is_none_or(|pending| pending.has_room())
-    }
-
-    /// Responds to all pending commands.
-    pub(crate) async fn finish(
-        &mut self,
-        context: CommandContext<'_>,
-        backlog: &mut Backlog,
-        dialect: &mut D,
-        out: &mut impl TextSink,
-    ) {
-        poll_fn(|task| {
-            while let Some(pending) = self.poll_pending(task, context, backlog, dialect, out) {
-                if pending.is_pending() {
-                    return Poll::Pending;
-                }
-            }
-            Poll::Ready(())
-        })
-        .await;
     }
 
     /// Handles an acknowledgement immediately, regardless of pending commands. An acknowledgement that ends

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use encke_core::dialect::{Command, CommandError, CommandRequest, Success};
 use futures_util::FutureExt;
 
-use super::command_handler::CommandOutcome;
+use super::CommandOutcome;
 use crate::engine::EngineResponse;
 
 /// Maximum number of commands in flight on one connection. While that many are in flight, nothing more is

@@ -1,0 +1,45 @@
+use encke_core::dialect::{CommandError, ErrorCode, Success};
+use encke_core::message::CompactJson;
+use futures_util::FutureExt;
+use serde_json::value::RawValue;
+
+use super::backend::invalid_answer;
+use super::errors::bad_data;
+use super::{CommandContext, StartedCommand};
+use crate::backend::{HookKind, HookRequest};
+use crate::engine::EngineResponse;
+
+/// Maximum length of a method name, in bytes.
+const MAX_METHOD_BYTES: usize = 255;
+
+/// Calls a method of the backend.
+pub(super) fn call(context: CommandContext<'_>, method: &str, data: &str) -> StartedCommand {
+    let data = CompactJson::parse(data).map_err(bad_data)?;
+    if context.services.backend_for(HookKind::Call).is_some()
+        && (method.is_empty() || method.len() > MAX_METHOD_BYTES)
+    {
+        let message = format!("a method name must have 1 to {MAX_METHOD_BYTES} bytes");
+        return Err(CommandError { code: ErrorCode::Malformed, message });
+    }
+    let Some(answer) = context.ask(HookKind::Call, || HookRequest {
+        method: Some(method),
+        data: serde_json::from_str(data.as_str()).ok(),
+        ..HookRequest::default()
+    }) else {
+        let message = "no backend accepts calls (backend.call)".to_owned();
+        return Err(CommandError { code: ErrorCode::UnknownCommand, message });
+    };
+    let called = async move {
+        let data = answer.await?.data;
+        // Make the data compact, because it has to fit on one line of an event stream.
+        let data = data.as_deref().map_or(Ok("null".to_owned()), compact)?;
+        Ok(Success::Called { data: data.into() })
+    };
+    Ok(EngineResponse::Pending(called.boxed()))
+}
+
+/// Removes white space, and checks that the JSON is valid for every parser.
+fn compact(data: &RawValue) -> Result<String, CommandError> {
+    let compact = CompactJson::parse(data.get()).map_err(|error| invalid_answer(&error))?;
+    Ok(compact.as_str().to_owned())
+}

@@ -1,0 +1,58 @@
+use encke_core::dialect::CommandError;
+
+use super::errors::{forbidden, not_allowed};
+use crate::auth::Permission;
+use crate::channel::{ChannelName, InvalidChannelName};
+use crate::client::{Attachment, Services};
+use crate::session::{ClientInput, CommandSource, SessionCell};
+
+/// The session and the services that a command uses, and how the command arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct CommandContext<'a> {
+    pub(crate) session: &'a SessionCell,
+    pub(crate) services: &'a Services,
+    pub(crate) source: CommandSource,
+}
+
+impl<'a> From<&'a Attachment> for CommandContext<'a> {
+    /// Returns the context of commands that arrive over this connection.
+    fn from(Attachment { session, services, mailbox, .. }: &'a Attachment) -> Self {
+        Self { session, services, source: CommandSource::connection(mailbox) }
+    }
+}
+
+impl CommandContext<'_> {
+    /// Applies an input to the session. Returns whether the session still accepts input from this source.
+    pub(crate) fn apply(self, input: ClientInput) -> bool {
+        self.services.sessions.handle_client_input(self.session, self.source, input)
+    }
+
+    /// Returns the channel's name, if the client has this permission on the channel.
+    pub(super) fn allowed_channel(
+        self,
+        permission: Permission,
+        text: &str,
+    ) -> Result<ChannelName, CommandError> {
+        let name = match permission {
+            Permission::Publish => ChannelName::for_publish(text, self.services.settings.channel_name_bytes)?,
+            Permission::Subscribe | Permission::Presence => self.channel_name(text)?,
+        };
+        if !self.session.identity().allows(permission, name.as_str()) {
+            return Err(not_allowed(permission));
+        }
+        let rules = self.services.logs.channels.namespaces().rules_of(name.as_str());
+        match permission {
+            Permission::Publish if !rules.publish => {
+                Err(forbidden("clients may not publish to this channel"))
+            }
+            Permission::Presence if !rules.presence => {
+                Err(forbidden("clients may not list the subscribers of this channel"))
+            }
+            Permission::Publish | Permission::Presence | Permission::Subscribe => Ok(name),
+        }
+    }
+
+    pub(super) fn channel_name(self, text: &str) -> Result<ChannelName, InvalidChannelName> {
+        ChannelName::new(text, self.services.settings.channel_name_bytes)
+    }
+}

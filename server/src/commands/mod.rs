@@ -1,0 +1,32 @@
+//! Commands from clients: one loop for all transports and dialects, and a file for each command.
+
+mod backend;
+mod call;
+mod context;
+mod errors;
+mod handler;
+mod hold;
+mod pending;
+mod presence;
+mod publish;
+mod refresh;
+mod service;
+#[cfg(test)]
+mod slow_engine_tests;
+mod subscribe;
+mod subscribe_all;
+mod unsubscribe;
+
+use encke_core::dialect::{CommandError, Success};
+
+use crate::engine::EngineResponse;
+
+pub(crate) use context::CommandContext;
+pub(crate) use handler::{CommandHandler, Commands, carry_out};
+pub(crate) use subscribe::subscribe_to;
+
+/// Result of a command.
+type CommandOutcome = Result<Success<'static>, CommandError>;
+
+/// A command that was started, or else why it was refused.
+type StartedCommand = Result<EngineResponse<CommandOutcome>, CommandError>;

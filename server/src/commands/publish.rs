@@ -1,0 +1,55 @@
+use std::future::IntoFuture;
+use std::sync::Arc;
+
+use encke_core::dialect::{PublishKey, Success};
+use encke_core::message::{CompactJson, Content};
+use futures_util::FutureExt;
+
+use super::backend::invalid_answer;
+use super::errors::bad_data;
+use super::{CommandContext, StartedCommand};
+use crate::auth::Permission;
+use crate::backend::{HookKind, HookRequest, HookResponse};
+use crate::channel::{ChannelName, PublishId, Published};
+use crate::engine::EngineResponse;
+
+/// Publishes a message, if the backend allows it. The backend may change the channel and the data.
+pub(super) fn publish(
+    context: CommandContext<'_>,
+    channel: &str,
+    data: &str,
+    key: Option<&PublishKey<'_>>,
+) -> StartedCommand {
+    let CommandContext { session, services, source } = context;
+    let channel = context.allowed_channel(Permission::Publish, channel)?;
+    let data = CompactJson::parse(data).map_err(bad_data)?;
+    let (creator, identity) = (session.quota_owner(source), session.identity());
+    let id = key.map(|key| PublishId { publisher: session.publisher(), key: key.as_str().into() });
+    let content = Content { user: identity.user().map(Into::into), ..data.into() };
+    let Some(answer) = context.ask(HookKind::Publish, || HookRequest {
+        channel: Some(channel.as_str()),
+        data: serde_json::from_str(content.data.as_str()).ok(),
+        ..HookRequest::default()
+    }) else {
+        let published = services.logs.engine.append(&channel, &creator, &content, id.as_ref());
+        return Ok(published.map(|published| Ok(success(published?))));
+    };
+    let (engine, content) = (Arc::clone(&services.logs.engine), content.into_owned());
+    let max_name_bytes = services.settings.channel_name_bytes;
+    let published = async move {
+        let HookResponse { channel: other, data } = answer.await?;
+        let channel = other.map_or(Ok(channel), |name| ChannelName::for_publish(&name, max_name_bytes));
+        let channel = channel.map_err(|error| invalid_answer(&error))?;
+        let data = data.as_deref().map(|data| CompactJson::parse(data.get()));
+        let content = match data.transpose().map_err(|error| invalid_answer(&error))? {
+            Some(data) => Content { data, ..content },
+            None => content,
+        };
+        Ok(success(engine.append(&channel, &creator, &content, id.as_ref()).into_future().await?))
+    };
+    Ok(EngineResponse::Pending(published.boxed()))
+}
+
+fn success(published: Published) -> Success<'static> {
+    Success::Published { offset: published.offset, epoch: String::from(published.epoch).into() }
+}
