@@ -4,30 +4,15 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::DialectName;
 use hyper::header::{COOKIE, HeaderMap, HeaderName, HeaderValue};
 
 use super::caller::{AuthDecision, AuthResult};
-use super::{Caller, Services};
+use super::{AdmitRequest, Caller, Services};
 use crate::admission::{RefusalReason, network};
 use crate::auth::{BackendClaims, Identity};
 use crate::backend::{ConnectHookRequest, HookCaller, HookError, HookKind};
 use crate::issuer::Issuer;
 use crate::session::Transport;
-
-/// A client's attempt to connect.
-pub(crate) struct ConnectAttempt<'a> {
-    pub(crate) caller: &'a Caller,
-    pub(crate) headers: &'a HeaderMap,
-    /// Token from the query, or from a message.
-    pub(crate) token: Option<&'a str>,
-    /// Resume token, and the seq of the last message that the client has received.
-    pub(crate) resume: Option<(&'a str, Option<u64>)>,
-    /// Whether the attempt fails if the session cannot be resumed, instead of opening a new one.
-    pub(crate) only_resume: bool,
-    pub(crate) transport: Transport,
-    pub(crate) dialect: DialectName,
-}
 
 impl Services {
     /// Whether the backend authenticates clients (the `connect` hook).
@@ -55,32 +40,42 @@ impl Services {
     /// Authenticates a client by its token, and then by calling the backend. A client that resumes its
     /// session keeps the identity of the session, unless the identity has expired. Therefore clients can
     /// resume while the backend is down.
-    pub(crate) async fn authenticate(&self, attempt: ConnectAttempt<'_>) -> AuthDecision {
+    pub(crate) async fn authenticate(
+        &self,
+        (caller, headers): (&Caller, &HeaderMap),
+        request: &AdmitRequest,
+    ) -> AuthDecision {
+        let token = request.token.as_deref();
         let decide = |identity| AuthDecision { identity, only_resume: false };
-        if let Some(issuer) = self.issuer_of_unknown_key(attempt.caller, attempt.token) {
+        if let Some(issuer) = self.issuer_of_unknown_key(caller, token) {
             issuer.wait_for_refresh().await;
         }
-        let own = match attempt.caller.identify(attempt.token, self) {
+        let own = match caller.identify(token, self) {
             Ok(own) => own,
             Err(code) => return decide(Err(code)),
         };
         if !self.has_connect_hook() {
             return decide(Ok(own));
         }
-        if let Some((token, seq)) = attempt.resume {
-            if let Some(identity) = self.identity_to_resume(token, seq, &own) {
+        if let Some(resume) = &request.resume {
+            if let Some(identity) = self.identity_to_resume(resume, request.seq, &own) {
                 return AuthDecision { identity: Ok(identity), only_resume: true };
             }
-            if attempt.only_resume {
+            if request.only_resume {
                 // The session no longer exists, and the client does not want a new one.
                 return decide(Ok(own));
             }
         }
-        decide(self.call_connect_hook(attempt, own).await)
+        decide(self.call_connect_hook((caller, headers), request, own).await)
     }
 
-    async fn call_connect_hook(&self, attempt: ConnectAttempt<'_>, own: Identity) -> AuthResult {
-        let address = attempt.caller.address;
+    async fn call_connect_hook(
+        &self,
+        (caller, headers): (&Caller, &HeaderMap),
+        request: &AdmitRequest,
+        own: Identity,
+    ) -> AuthResult {
+        let address = caller.address;
         let refused = |code, reason, detail: &str| {
             self.refusals.record(reason, address, detail);
             Err(code)
@@ -91,18 +86,21 @@ impl Services {
             return refused(CloseCode::Overloaded, RefusalReason::SessionRate, detail);
         }
         let has_keys = self.auth.needs_token();
-        let (headers, cookies) = backend.forwarded_names();
-        let request = ConnectHookRequest {
-            transport: attempt.transport.into(),
-            dialect: attempt.dialect.into(),
+        let (names, cookies) = backend.forwarded_names();
+        let hook_request = ConnectHookRequest {
+            transport: Transport::from(request.kind).into(),
+            dialect: request.dialect.into(),
             address,
             user: own.user(),
-            token: attempt.caller.token(attempt.token).filter(|_| !has_keys),
-            headers: headers.iter().filter_map(|name| header_line(attempt.headers, name)).collect(),
-            cookies: find_cookies(attempt.headers, cookies),
+            token: caller.token(request.token.as_deref()).filter(|_| !has_keys),
+            headers: names.iter().filter_map(|name| header_line(headers, name)).collect(),
+            cookies: find_cookies(headers, cookies),
         };
         let by_backend = RefusalReason::Backend;
-        match backend.call::<BackendClaims>(HookKind::Connect, HookCaller::Address(address), &request).await {
+        match backend
+            .call::<BackendClaims>(HookKind::Connect, HookCaller::Address(address), &hook_request)
+            .await
+        {
             Ok(claimed) => match claimed.identity(self.timeouts.clock().unix_now()) {
                 Ok(identity) => Ok(identity.unwrap_or(own)),
                 Err(error) => refused(

@@ -21,9 +21,7 @@ use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::parking;
 use crate::reminders::Reminders;
-use crate::session::{
-    AttachRefusal, AttachRequest, Attached, SessionCell, SessionLogs, SessionRef, Sessions, Transport,
-};
+use crate::session::{SessionCell, SessionLogs, SessionRef, Sessions, Transport};
 use crate::trace::Tracer;
 
 pub(crate) type ConnectionParking = parking::Parking<(SessionRef, ConnectionId)>;
@@ -127,28 +125,6 @@ impl Services {
         }
     }
 
-    /// Attaches a connection from this address to the session it asks for, or to a new one. See
-    /// [`Sessions::attach`].
-    ///
-    /// # Errors
-    /// Returns the refusal, after counting and logging it.
-    pub(crate) fn attach(
-        &self,
-        address: IpAddr,
-        request: impl FnOnce(bool) -> AttachRequest,
-        has_ended: impl Fn() -> bool,
-    ) -> Result<Attached, AttachRefusal> {
-        let (network, now) = (network(address), self.timeouts.clock().now());
-        let request = request(self.session_rates.has_room(&network, now));
-        let attached = self.sessions.attach(&request, self.permits.take(address), has_ended);
-        match &attached {
-            Ok(attached) if attached.recovered => {}
-            Ok(_) => _ = self.session_rates.try_count(&network, now),
-            Err(refusal) => self.refused(*refusal, address),
-        }
-        attached
-    }
-
     /// Returns how long a poll is held: what the client asks for, capped by `poll_hold`. A client that has
     /// not received the polling advice yet is answered immediately.
     pub(crate) fn poll_hold(&self, requested: Option<Duration>, session: &SessionCell) -> Duration {
@@ -205,36 +181,6 @@ impl Services {
             return bad("has an invalid channel name");
         }
         Ok(())
-    }
-
-    /// Whether there are too few descriptors for one more connection.
-    fn has_no_descriptor(&self) -> bool {
-        self.descriptors.is_exhausted(self.permits.taken(), self.timeouts.clock().now())
-    }
-
-    fn refused(&self, refusal: AttachRefusal, address: IpAddr) {
-        let (reason, detail) = match refusal {
-            AttachRefusal::TooManyConnections if self.has_no_descriptor() => {
-                (RefusalReason::Overloaded, "descriptors (LimitNOFILE, `ulimit -n`)")
-            }
-            AttachRefusal::TooManyConnections => {
-                (RefusalReason::Overloaded, "limits.max_connections or limits.max_connections_per_address")
-            }
-            AttachRefusal::TooManySessions => (RefusalReason::Overloaded, "limits.max_sessions"),
-            AttachRefusal::TooManyNewSessions => {
-                (RefusalReason::SessionRate, "limits.sessions_per_second_per_address")
-            }
-            AttachRefusal::Draining | AttachRefusal::Moved => {
-                (RefusalReason::Draining, "the server is shutting down")
-            }
-            AttachRefusal::WrongUser => (RefusalReason::User, "the session belongs to another user"),
-            AttachRefusal::SessionGone => (RefusalReason::Gone, "the session no longer exists"),
-            AttachRefusal::Ended(code) => (RefusalReason::Gone, code.reason()),
-            AttachRefusal::AlreadyReconnected => {
-                (RefusalReason::Late, "the client has reconnected on another connection")
-            }
-        };
-        self.refusals.record(reason, address, detail);
     }
 }
 

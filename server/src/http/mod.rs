@@ -7,7 +7,6 @@ mod embedded;
 mod error_code;
 mod prefixed_io;
 pub(crate) mod reply;
-mod shared_socket;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, ConnectionHandler, Listener, SocketOptions};
@@ -15,7 +14,6 @@ pub(crate) use embedded::EmbeddedFile;
 pub use error_code::ApiErrorCode;
 pub(crate) use prefixed_io::PrefixedIo;
 pub(crate) use reply::{ApiError, Reply};
-pub(crate) use shared_socket::{Peer, SharedSocket};
 pub(crate) use timed_writes::TimedWrites;
 
 /// Maximum size of a request's head. A request with a longer head gets 431. By default, hyper would buffer up

@@ -6,11 +6,10 @@ use encke_core::session::ConnectionKind;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use hyper::{Request, StatusCode};
 
-use super::admit::{NotAdmitted, admit, check_origin, report_refusal};
 use super::cors;
 use super::query::Query;
 use crate::admission::RefusalReason;
-use crate::client::{Caller, ClientSettings, Services};
+use crate::client::{Caller, ClientSettings, Refusal, Services};
 use crate::http::reply::{no_content, with};
 use crate::http::{ApiError, Reply};
 use crate::transport::sse::{Accepted, END_EVENT_ID, EventId, write_farewell};
@@ -55,13 +54,13 @@ fn admit_stream<B>(
     caller: &Caller,
     services: &Services,
     has_ended: impl Fn() -> bool,
-) -> Result<Accepted, NotAdmitted> {
-    check_origin(caller, services)?;
-    let StreamQuery { query, positions } = read(request, &services.settings)
-        .map_err(|error| report_refusal(RefusalReason::Query, error, caller, services))?;
-    let (only_resume, last) = (query.channels.is_empty(), query.last);
-    let (attached, channels) =
-        admit(query, ConnectionKind::Events, only_resume, caller, services, has_ended)?;
+) -> Result<Accepted, Refusal> {
+    services.check_origin(caller)?;
+    let StreamQuery { mut query, positions } = read(request, &services.settings)
+        .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
+    let wanted = query.admit_request(ConnectionKind::Events);
+    let attached = services.admit(caller, wanted, &query.channels, has_ended)?;
+    let Query { channels, last, .. } = query;
     Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, last, positions })
 }
 

@@ -1,6 +1,5 @@
 //! The public listener, which serves clients: WebSocket upgrades, event streams, and long-polling.
 
-mod admit;
 mod bayeux;
 mod cors;
 mod deadline;
@@ -15,6 +14,7 @@ mod receive;
 mod routing;
 mod session_request;
 mod sessionless;
+mod shared_socket;
 mod upgrade_response;
 
 use std::net::{IpAddr, SocketAddr};
@@ -37,6 +37,8 @@ pub(crate) use events::accept as accept_events;
 pub(crate) use poll::{accept as accept_poll, carry_out_all, session as session_of};
 #[cfg(any(feature = "fuzzing", feature = "simulation"))]
 pub(crate) use query::parse_query;
+#[cfg(feature = "simulation")]
+pub(crate) use shared_socket::SharedSocket;
 
 /// State shared by all connections of the public listener.
 pub(crate) struct Context {

@@ -17,12 +17,11 @@ use hyper::http::request::Parts;
 use hyper::{Request, StatusCode, Version};
 use serde_json::value::RawValue;
 
-use super::admit::{NotAdmitted, admit, check_origin, gone, report_refusal};
 use super::cors;
 use super::query::Query;
 use super::receive::read;
 use crate::admission::RefusalReason;
-use crate::client::{Caller, Services, goaway, retry_ms};
+use crate::client::{Caller, Refusal, Services, goaway, retry_ms};
 use crate::commands::{CommandContext, carry_out};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
@@ -32,9 +31,6 @@ use crate::transport::poll::{Accepted, JsonArray, JsonResponseWriter};
 
 /// Maximum number of commands in one request.
 const MAX_COMMANDS: usize = 64;
-
-/// Error message for commands whose session no longer exists.
-const GONE: &str = "the session no longer exists";
 
 /// Attaches a request to its session, or returns the response to send instead. See
 /// [`Sessions::attach`](crate::session::Sessions::attach) for `has_ended`.
@@ -55,15 +51,15 @@ fn admit_poll<B>(
     caller: &Caller,
     services: &Services,
     has_ended: impl Fn() -> bool,
-) -> Result<Accepted<JsonResponseWriter>, NotAdmitted> {
-    check_origin(caller, services)?;
-    let query = Query::read(request, &services.settings)
-        .map_err(|error| report_refusal(RefusalReason::Query, error, caller, services))?;
+) -> Result<Accepted<JsonResponseWriter>, Refusal> {
+    services.check_origin(caller)?;
+    let mut query = Query::read(request, &services.settings)
+        .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
     // Respond immediately to a client without a session, so that it learns which session it has.
     let hold = if query.resume.is_some() { services.sessions.settings().poll_hold } else { Duration::ZERO };
-    let last = query.last;
-    let (attached, channels) =
-        admit(query, ConnectionKind::Poll { hold }, false, caller, services, has_ended)?;
+    let wanted = query.admit_request(ConnectionKind::Poll { hold });
+    let attached = services.admit(caller, wanted, &query.channels, has_ended)?;
+    let Query { channels, last, .. } = query;
     let mut headers = HeaderMap::new();
     cors::allow_origin(&mut headers, request.headers().get(ORIGIN));
     let headers = cors::lines(&headers);
@@ -157,7 +153,7 @@ async fn replies(body: &[u8], speaker: CommandContext<'_>) -> Result<JsonArray, 
     }
     // Return an error only if nothing was done: it invites the client to repeat everything.
     let code = match session.phase() {
-        Phase::Closed(_) if !any_received => return Err(gone(GONE)),
+        Phase::Closed(_) if !any_received => return Err(gone()),
         // The client did not ask for the expiry, and `normal` would keep it from opening a new session.
         Phase::Closed(CloseReason::ReconnectWindow) => CloseCode::Idle,
         Phase::Closed(reason) => reason.close_code(),
@@ -167,6 +163,10 @@ async fn replies(body: &[u8], speaker: CommandContext<'_>) -> Result<JsonArray, 
     };
     replies.notify(&goaway(code, retry_ms(code, &services.entropy)));
     Ok(replies)
+}
+
+fn gone() -> ApiError {
+    ApiError::new(ApiErrorCode::Gone, "the session no longer exists")
 }
 
 /// Returns the error for a session that has moved to the next process, which accepts its commands.
@@ -185,7 +185,7 @@ pub(crate) fn session<B>(
     caller: &Caller,
     services: &Services,
 ) -> Result<SessionHandle, Box<Reply>> {
-    let found = check_origin(caller, services).and_then(|()| find(request, services));
+    let found = services.check_origin(caller).and_then(|()| find(request, services));
     found.map_err(|error| Box::new(finish(error.into(), caller, request.headers())))
 }
 
@@ -193,7 +193,7 @@ fn find<B>(request: &Request<B>, services: &Services) -> Result<SessionHandle, A
     let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
     let token = query.find(|(name, _)| name == "resume").map(|(_, token)| token);
     let token = token.ok_or_else(|| ApiError::bad_request("add resume=TOKEN to identify the session"))?;
-    let session = services.sessions.find(&token).ok_or_else(|| gone(GONE))?;
+    let session = services.sessions.find(&token).ok_or_else(gone)?;
     let now = services.timeouts.clock().unix_now();
     if session.identity().expires().is_some_and(|expires| expires <= now) {
         return Err(ApiError::unauthorized(CloseCode::TokenExpired.reason()));

@@ -1,10 +1,11 @@
+use encke_core::dialect::DialectName;
 use encke_core::dialect::json::Json;
-use encke_core::session::Heartbeat;
+use encke_core::session::{ConnectionKind, Heartbeat};
 
 use hyper::Request;
 
 use crate::channel::ChannelName;
-use crate::client::ClientSettings;
+use crate::client::{AdmitRequest, ClientSettings};
 use crate::http::ApiError;
 use crate::transport::websocket::ConnectParams;
 
@@ -54,6 +55,18 @@ impl Query {
             return Err(ApiError::bad_request(message));
         }
         Ok(read)
+    }
+
+    /// Returns the request for a session, with the tokens taken out of the query.
+    pub(super) fn admit_request(&mut self, kind: ConnectionKind) -> AdmitRequest {
+        AdmitRequest {
+            token: self.token.take(),
+            resume: self.resume.take(),
+            seq: self.seq,
+            // An `EventSource` without channels would receive nothing in a new session.
+            only_resume: kind == ConnectionKind::Events && self.channels.is_empty(),
+            ..AdmitRequest::new(kind, DialectName::Json)
+        }
     }
 }
 

@@ -12,17 +12,16 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
-use super::admit::check_origin;
 use super::bayeux::SocketUpgrade;
 use super::module::module;
 use super::query::parse_query;
-use super::session_request::SessionRequest;
 use super::sessionless::{SessionlessConnection, SocketTakeover};
-use super::{NotServed, bayeux, cors, events, poll, upgrade_response};
+use super::shared_socket::{Peer, SharedSocket};
+use super::{NotServed, bayeux, cors, events, poll, session_request, upgrade_response};
 use crate::admission::{OpenConnection, RefusalReason};
-use crate::client::{AuthDecision, Caller};
+use crate::client::{AdmitRequest, AuthDecision, Caller};
 use crate::connection::TcpSocket;
-use crate::http::{ApiError, ApiErrorCode, Peer, PrefixedIo, Reply, SharedSocket};
+use crate::http::{ApiError, ApiErrorCode, PrefixedIo, Reply};
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 
 /// How a request is handled.
@@ -57,10 +56,10 @@ impl<'a> SessionlessConnection<'a> {
             return RequestOutcome::Reply(ApiError::from(error).into());
         }
         if context.may_need_async_auth()
-            && let Some(wanted) = SessionRequest::read(&request, &context.settings)
+            && let Some(wanted) = session_request::read(&request, &context.settings)
         {
             let caller = Caller::from_request(&request, address, &context.auth);
-            if context.needs_async_auth(&caller, wanted.token()) {
+            if context.needs_async_auth(&caller, wanted.token.as_deref()) {
                 return self.authenticate_first((caller, wanted), request, peer, open_connection);
             }
         }
@@ -71,7 +70,7 @@ impl<'a> SessionlessConnection<'a> {
     /// the request.
     fn authenticate_first(
         &self,
-        (caller, wanted): (Caller, SessionRequest),
+        (caller, wanted): (Caller, AdmitRequest),
         request: Request<Incoming>,
         peer: &Peer<TcpSocket>,
         open_connection: OpenConnection,
@@ -79,7 +78,7 @@ impl<'a> SessionlessConnection<'a> {
         let (this, peer) = (self.clone(), peer.clone());
         RequestOutcome::Deferred(Box::pin(async move {
             let context = &this.context.client;
-            let decision = context.authenticate(wanted.connect_attempt(&caller, request.headers())).await;
+            let decision = context.authenticate((&caller, request.headers()), &wanted).await;
             match this.route(request, caller.address, &peer, open_connection, Some(decision)) {
                 RequestOutcome::Reply(reply) => DeferredOutcome::Reply(reply),
                 RequestOutcome::Taken(takeover, open_connection) => {
@@ -220,7 +219,7 @@ impl<'a> SessionlessConnection<'a> {
         let caller = Caller::from_request(&request, address, &self.context.client.auth);
         // Refuse before the upgrade: CometD and Faye clients then fall back to long-polling, where they get
         // the same refusal.
-        if let Err(error) = check_origin(&caller, &self.context.client) {
+        if let Err(error) = self.context.client.check_origin(&caller) {
             return error.into();
         }
         join_connection_lines(request.headers_mut());

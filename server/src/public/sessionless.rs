@@ -17,11 +17,12 @@ use tokio::task::yield_now;
 
 use super::deadline::{ConnectionDeadline, RequestTimeout, serve_until};
 use super::routing::{DeferredOutcome, RequestOutcome};
+use super::shared_socket::{Peer, SharedSocket};
 use super::{Context, NotServed, poll_loop};
 use crate::admission::{Handshake, OpenConnection};
 use crate::client::Attachment;
 use crate::connection::{Socket, TcpSocket};
-use crate::http::{MAX_HEAD_BYTES, Peer, PrefixedIo, SharedSocket};
+use crate::http::{MAX_HEAD_BYTES, PrefixedIo};
 use crate::locks::Mutex;
 use crate::proxies::read_source;
 use crate::session::{Mailbox, SessionHandle};

@@ -15,8 +15,7 @@ use tokio::io::AsyncWriteExt;
 use super::polls::{HeldPollGuard, hold};
 use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task, socket};
 use crate::client::Caller;
-use crate::http::SharedSocket;
-use crate::public::{SocketUpgrade, request_with_body, serve_socket};
+use crate::public::{SharedSocket, SocketUpgrade, request_with_body, serve_socket};
 use crate::transport::poll;
 
 /// An HTTP request that contains a `/meta/connect`.

@@ -3,15 +3,15 @@ use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::Dialect;
-use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, ConnectOptions, MessageReply};
+use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, ConnectOptions};
 use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat, Phase};
 
 use super::session::{RefusalReply, identity, refusal_reply};
 use crate::admission::{BrowserId, BrowserPoll, Browsers};
 use crate::auth::Identity;
-use crate::client::bayeux::{advice, retry_delay};
-use crate::client::{Caller, Services};
-use crate::session::{AttachRefusal, AttachRequest, Attached, SessionCell};
+use crate::client::bayeux::advice;
+use crate::client::{AdmitRequest, Caller, Services};
+use crate::session::{Attached, SessionCell};
 
 /// Kind of a WebSocket connection, which the server pings with frames.
 pub(super) const WEBSOCKET: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);
@@ -63,8 +63,8 @@ pub(super) fn connect(
         }
     };
     let kind = ConnectionKind::Poll { hold };
-    let request = request(session, acknowledged, identity, kind, details.caller);
-    let attached = attach(message, session, request, has_ended, services)?;
+    let (client, connection) = ((identity, acknowledged), (kind, details.caller));
+    let attached = attach(message, session, client, connection, has_ended, services)?;
     session.mark_advised();
     Ok(AcceptedConnect { attached, is_due: hold.is_zero(), acknowledged, advice: told_advice, browser })
 }
@@ -105,62 +105,30 @@ pub(super) fn resume(
 ) -> Result<(Attached, Option<u64>), RefusalReply> {
     let ConnectOptions { acknowledged, .. } = read(message, session)?;
     let identity = identity(message, session, (caller, query_token), services)?;
-    let request = request(session, acknowledged, identity, WEBSOCKET, caller);
-    let attached = attach(message, session, request, || has_ended, services)?;
+    let (client, connection) = ((identity, acknowledged), (WEBSOCKET, caller));
+    let attached = attach(message, session, client, connection, || has_ended, services)?;
     Ok((attached, acknowledged))
 }
 
-/// Returns a request to attach a connection of this kind. `acknowledged` is the last seq that the client has
-/// received, if it acknowledges messages.
-fn request(
-    session: &SessionCell,
-    acknowledged: Option<u64>,
-    identity: Identity,
-    kind: ConnectionKind,
-    caller: &Caller,
-) -> AttachRequest {
-    AttachRequest {
-        resume: Some(session.resume_token().expose().to_string()),
-        seq: acknowledged,
-        identity,
-        address: caller.address,
-        kind,
-        dialect: Bayeux::NAME,
-        delivery: if acknowledged.is_some() { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
-        can_open: false,
-        only_resume: true,
-    }
-}
-
+/// Attaches a connection to its session. `acknowledged` is the last seq that the client has received, if it
+/// acknowledges messages.
 fn attach(
     message: &ClientMessage<'_>,
     session: &SessionCell,
-    request: AttachRequest,
+    (identity, acknowledged): (Identity, Option<u64>),
+    (kind, caller): (ConnectionKind, &Caller),
     has_ended: impl Fn() -> bool,
     services: &Services,
 ) -> Result<Attached, RefusalReply> {
-    let reply_to = message.reply_to();
-    services.attach(request.address, |_| request, has_ended).map_err(|refusal| match refusal {
-        AttachRefusal::WrongUser => refusal_reply(message, CloseCode::Unauthorized, services),
-        AttachRefusal::Draining => refusal_reply(message, CloseCode::Draining, services),
-        AttachRefusal::Ended(code) => refusal_reply(message, code, services),
-        AttachRefusal::AlreadyReconnected => {
-            session.set_pause_advised(true);
-            refusal_reply(message, CloseCode::Replaced, services)
-        }
-        AttachRefusal::SessionGone => reply_to.reply().unknown_session().to_json(),
-        AttachRefusal::Moved => {
-            session.set_pause_advised(true);
-            refusal_reply(message, CloseCode::Moved, services)
-        }
-        // Advise the client to retry: the session still exists.
-        AttachRefusal::TooManyConnections
-        | AttachRefusal::TooManySessions
-        | AttachRefusal::TooManyNewSessions => {
-            session.set_pause_advised(true);
-            let retry = retry_delay(CloseCode::Overloaded, services);
-            let reply = reply_to.reply().failed_with(503, CloseCode::Overloaded.reason());
-            MessageReply { advice: Some(Advice::pause(retry)), ..reply }.to_json()
-        }
-    })
+    let request = AdmitRequest {
+        identity: Some(identity),
+        resume: Some(session.resume_token().expose().to_string()),
+        seq: acknowledged,
+        delivery: if acknowledged.is_some() { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
+        only_resume: true,
+        ..AdmitRequest::new(kind, Bayeux::NAME)
+    };
+    services
+        .admit(caller, request, &[], has_ended)
+        .map_err(|refusal| refusal.connect_reply(message.reply_to().reply(), session, services).to_json())
 }

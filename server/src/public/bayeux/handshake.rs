@@ -1,20 +1,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use encke_core::close::CloseCode;
 use encke_core::dialect::Dialect;
 use encke_core::dialect::bayeux::{Ack, Advice, Bayeux, ClientMessage, Extensions, MessageReply, VERSION};
 use encke_core::session::{ConnectionInput, ConnectionKind, DeliveryMode};
 use hyper::header::HeaderMap;
 
 use super::session::RefusalReply;
-use crate::client::bayeux::{advice, retry_delay};
-use crate::client::{Attachment, Caller, ConnectAttempt, Services};
-use crate::session::{AttachRefusal, AttachRequest, Attached, Transport};
+use crate::client::bayeux::advice;
+use crate::client::{AdmitRequest, Attachment, Caller, Services};
+use crate::session::Attached;
 
 /// Connection types. `cross-origin-long-polling` is what Faye's client calls forms that a page sends to
 /// another origin.
 const TRANSPORTS: [&str; 4] = ["websocket", "long-polling", "cross-origin-long-polling", "callback-polling"];
+
+/// Kind of the connection on which an HTTP request opens a session. It ends with the reply.
+pub(super) const POLL: ConnectionKind = ConnectionKind::Poll { hold: Duration::ZERO };
 
 /// Returns the supported connection types.
 pub(super) fn connection_types(callback_polling: bool) -> &'static [&'static str] {
@@ -34,7 +36,7 @@ pub(super) async fn authenticate_caller(
     message: &ClientMessage<'_>,
     query_token: Option<&str>,
     (caller, headers): (&Caller, &HeaderMap),
-    transport: Transport,
+    kind: ConnectionKind,
     services: &Services,
 ) -> Caller {
     // Ignore an unreadable token: the reply to the handshake reports it.
@@ -43,10 +45,9 @@ pub(super) async fn authenticate_caller(
     if !services.needs_async_auth(caller, token) {
         return caller.clone();
     }
-    let dialect = Bayeux::NAME;
-    let attempt =
-        ConnectAttempt { caller, headers, token, resume: None, only_resume: false, transport, dialect };
-    let decision = services.authenticate(attempt).await;
+    let token = token.map(ToOwned::to_owned);
+    let request = AdmitRequest { token, ..AdmitRequest::new(kind, Bayeux::NAME) };
+    let decision = services.authenticate((caller, headers), &request).await;
     caller.clone().with_decision(Some(decision))
 }
 
@@ -60,41 +61,26 @@ pub(super) fn open(
     services: &Services,
 ) -> Result<OpenedSession, RefusalReply> {
     let reply_to = message.reply_to();
-    let refused = |code, error: &str, advice| {
+    let refused = |code, error: &str| {
         let reply = reply(reply_to.reply(), types).failed_with(code, error);
-        MessageReply { advice: Some(advice), ..reply }.to_json()
+        MessageReply { advice: Some(Advice::none()), ..reply }.to_json()
     };
     let (handshake, token) = message
         .handshake()
         .and_then(|handshake| Ok((handshake, message.token()?)))
-        .map_err(|error| refused(400, &error.to_string(), Advice::none()))?;
+        .map_err(|error| refused(400, &error.to_string()))?;
     if !handshake.connection_types.iter().any(|name| types.contains(&&**name)) {
-        return Err(refused(301, "none of the connection types is supported", Advice::none()));
+        return Err(refused(301, "none of the connection types is supported"));
     }
-    let later = |code| Advice::handshake(retry_delay(code, services));
-    let identity = caller.identify(token.as_deref().or(query_token), services).map_err(|code| {
-        let status = if code == CloseCode::Overloaded { 503 } else { 401 };
-        refused(status, code.reason(), if code.allows_reconnect() { later(code) } else { Advice::none() })
-    })?;
     let acknowledges = handshake.acknowledges;
-    let request = |may_open| AttachRequest {
-        resume: None,
-        seq: None,
-        identity,
-        address: caller.address,
-        kind,
-        dialect: Bayeux::NAME,
+    let request = AdmitRequest {
+        token: token.as_deref().or(query_token).map(ToOwned::to_owned),
         delivery: if acknowledges { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
-        can_open: may_open,
-        only_resume: false,
+        ..AdmitRequest::new(kind, Bayeux::NAME)
     };
-    let attached = services.attach(caller.address, request, || false).map_err(|refusal| {
-        let code = match refusal {
-            AttachRefusal::Draining | AttachRefusal::Moved => CloseCode::Draining,
-            _ => CloseCode::Overloaded,
-        };
-        refused(503, code.reason(), later(code))
-    })?;
+    let attached = services
+        .admit(caller, request, &[], || false)
+        .map_err(|refusal| refusal.handshake_reply(reply(reply_to.reply(), types), services).to_json())?;
     let client_id = attached.session.resume_token().expose().to_string();
     Ok(OpenedSession { attached, client_id, acknowledges })
 }
@@ -130,8 +116,7 @@ pub(super) fn handshake(
     caller: &Caller,
     services: &Arc<Services>,
 ) -> (String, bool) {
-    let kind = ConnectionKind::Poll { hold: Duration::ZERO };
-    let opened = match open(message, query_token, types, kind, caller, services) {
+    let opened = match open(message, query_token, types, POLL, caller, services) {
         Ok(opened) => opened,
         Err(refused) => return (refused, false),
     };

@@ -5,7 +5,7 @@ use hyper::{Method, Request, Version};
 
 use super::command::{Replies, command};
 use super::connect::{AcceptedConnect, RequestDetails, connect};
-use super::handshake::{authenticate_caller, connection_types, handshake};
+use super::handshake::{POLL, authenticate_caller, connection_types, handshake};
 use super::session::{RefusalReply, session};
 use super::{browser, callback};
 #[cfg(feature = "simulation")]
@@ -14,11 +14,10 @@ use crate::client::Caller;
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::public::admit::check_origin;
 use crate::public::poll::keeps_alive;
 use crate::public::receive::read;
 use crate::public::{Context, cors};
-use crate::session::{SessionCell, Transport};
+use crate::session::SessionCell;
 use crate::transport::poll::{Accepted, ConnectResponseWriter, array_response};
 
 /// A request that may contain messages.
@@ -46,7 +45,7 @@ pub(in crate::public) fn read_head(
 ) -> Result<BayeuxRequest, Box<Reply>> {
     let finish = |reply: Reply| Box::new(finish(reply, &caller, request.headers()));
     let refuse = |error: ApiError| finish(error.into());
-    check_origin(&caller, &context.client).map_err(refuse)?;
+    context.client.check_origin(&caller).map_err(refuse)?;
     let query = read_query(request.uri().query().unwrap_or_default(), context).map_err(refuse)?;
     let has_body = match *request.method() {
         Method::POST => true,
@@ -189,7 +188,7 @@ impl BayeuxRequest {
         let types = connection_types(context.bayeux.callback_polling);
         let token = self.query.token.as_deref();
         let client_info = (&self.caller, &self.headers);
-        let caller = authenticate_caller(message, token, client_info, Transport::Poll, &context.client).await;
+        let caller = authenticate_caller(message, token, client_info, POLL, &context.client).await;
         let (text, is_open) = handshake(message, token, types, &caller, &context.client);
         let mut reply = self.reply(&[text.as_bytes()]);
         if is_open {

@@ -19,7 +19,7 @@ use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller, unsubscribed};
 use crate::connection::Socket;
 use crate::public::Context;
-use crate::session::{Attached, SessionHandle, Transport};
+use crate::session::{Attached, SessionHandle};
 use crate::transport::websocket::{self, BayeuxSocket, SessionlessSocket, SocketEnd, SocketOwner, Upgraded};
 
 /// An upgrade request that was answered with 101.
@@ -175,8 +175,7 @@ async fn read(
     let first = |kind| parsed.iter().flatten().find(move |message| message.kind() == kind);
     if let Some(message) = first(MessageKind::Handshake) {
         let types = connection_types(context.bayeux.callback_polling);
-        let caller =
-            authenticate_caller(message, query_token, (caller, headers), Transport::WebSocket, client).await;
+        let caller = authenticate_caller(message, query_token, (caller, headers), WEBSOCKET, client).await;
         return Ok(match open(message, query_token, types, WEBSOCKET, &caller, client) {
             Ok(opened) => {
                 let greeting = Some(format!("[{}]", greeting(message, &opened, types, client)));

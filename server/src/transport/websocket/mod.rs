@@ -11,15 +11,14 @@ use std::sync::Arc;
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::TextSink;
-use encke_core::session::{ConnectionKind, DeliveryMode};
+use encke_core::session::ConnectionKind;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, OptionFuture};
 
 use crate::admission::{CompactConnection, OpenConnection, RefusalReason};
-use crate::channel::ChannelName;
-use crate::client::{Attachment, Caller, Services, hello, unsubscribed};
+use crate::client::{AdmitRequest, Attachment, Caller, Services, hello, unsubscribed};
 use crate::connection::{Connection, PendingWrite, Socket, close_socket, drive};
-use crate::session::{AttachRefusal, AttachRequest};
+use crate::session::Attached;
 
 use dialect::WebSocketDialect;
 use frame::Frames;
@@ -148,7 +147,9 @@ async fn open<S: Socket, D: WebSocketDialect>(
     let Upgrade { caller, wanted, open_connection, answer } = upgrade;
     let mut out = PendingWrite::from(answer);
     match attach(&caller, wanted, &socket, services) {
-        Ok((attachment, Greeting { dialect, recovered, revoked })) => {
+        Ok((mut attached, dialect)) => {
+            let (recovered, revoked) = (attached.recovered, std::mem::take(&mut attached.revoked));
+            let attachment = Attachment::new(attached, Arc::clone(services));
             let websocket = WebSocket::new(dialect, open_connection.compact());
             let mut connection = Connection::new(socket, read, attachment, websocket).sending(out);
             let (websocket, link) = connection.split();
@@ -169,22 +170,12 @@ async fn open<S: Socket, D: WebSocketDialect>(
     }
 }
 
-/// Terms agreed on when the connection was opened.
-#[derive(Debug)]
-struct Greeting<D> {
-    dialect: D,
-    /// Whether the client has resumed the session that it asked for.
-    recovered: bool,
-    /// Channels that the client may no longer subscribe to.
-    revoked: Vec<ChannelName>,
-}
-
 fn attach<D: WebSocketDialect>(
     caller: &Caller,
     wanted: Option<ConnectParams<D>>,
     socket: &impl Socket,
-    services: &Arc<Services>,
-) -> Result<(Attachment, Greeting<D>), CloseCode> {
+    services: &Services,
+) -> Result<(Attached, D), CloseCode> {
     let Some(ConnectParams { resume, seq, token, dialect }) = wanted else {
         services.refusals.record(
             RefusalReason::Query,
@@ -193,34 +184,10 @@ fn attach<D: WebSocketDialect>(
         );
         return Err(CloseCode::ProtocolError);
     };
-    let identity = caller.identify(token.as_deref(), services)?;
-    let request = |may_open| AttachRequest {
-        resume,
-        seq,
-        identity,
-        address: caller.address,
-        kind: ConnectionKind::Stream(dialect.heartbeat()),
-        dialect: D::NAME,
-        delivery: DeliveryMode::AtLeastOnce,
-        can_open: may_open,
-        only_resume: caller.can_only_resume(),
-    };
-    let attached = services.attach(caller.address, request, || socket.is_closed_by_peer());
-    let mut attached = attached.map_err(|refusal| match refusal {
-        AttachRefusal::TooManyConnections
-        | AttachRefusal::TooManySessions
-        | AttachRefusal::TooManyNewSessions => CloseCode::Overloaded,
-        AttachRefusal::Draining => CloseCode::Draining,
-        AttachRefusal::Moved => CloseCode::Moved,
-        // Make the client reconnect: the backend is called then.
-        AttachRefusal::SessionGone if caller.can_only_resume() => CloseCode::Overloaded,
-        AttachRefusal::WrongUser | AttachRefusal::SessionGone => CloseCode::Unauthorized,
-        AttachRefusal::AlreadyReconnected => CloseCode::Replaced,
-        AttachRefusal::Ended(code) => code,
-    })?;
-    let greeting =
-        Greeting { dialect, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
-    Ok((Attachment::new(attached, Arc::clone(services)), greeting))
+    let kind = ConnectionKind::Stream(dialect.heartbeat());
+    let request = AdmitRequest { token, resume, seq, ..AdmitRequest::new(kind, D::NAME) };
+    let attached = services.admit(caller, request, &[], || socket.is_closed_by_peer());
+    attached.map(|attached| (attached, dialect)).map_err(|refusal| refusal.close_code())
 }
 
 #[cfg(test)]

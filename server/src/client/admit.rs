@@ -1,0 +1,147 @@
+//! Admission of clients to sessions, for all transports and dialects.
+
+use encke_core::dialect::DialectName;
+use encke_core::session::{ConnectionKind, DeliveryMode};
+
+use super::{Caller, Refusal, Services};
+use crate::admission::{RefusalReason, network};
+use crate::auth::{Identity, Permission};
+use crate::channel::ChannelName;
+use crate::http::ApiError;
+use crate::session::{AttachRefusal, AttachRequest, Attached};
+
+/// A client's request for a session.
+pub(crate) struct AdmitRequest {
+    /// The client's identity, if it is known already.
+    pub(crate) identity: Option<Identity>,
+    /// Unverified JWT from the query, or from a message.
+    pub(crate) token: Option<String>,
+    /// Unverified resume token.
+    pub(crate) resume: Option<String>,
+    /// Seq of the last message that the client has received.
+    pub(crate) seq: Option<u64>,
+    pub(crate) kind: ConnectionKind,
+    pub(crate) dialect: DialectName,
+    pub(crate) delivery: DeliveryMode,
+    /// Whether the request fails if the session cannot be resumed, instead of opening a new one.
+    pub(crate) only_resume: bool,
+}
+
+impl AdmitRequest {
+    /// Creates the request of an anonymous client for a new session.
+    pub(crate) fn new(kind: ConnectionKind, dialect: DialectName) -> Self {
+        Self {
+            identity: None,
+            token: None,
+            resume: None,
+            seq: None,
+            kind,
+            dialect,
+            delivery: DeliveryMode::AtLeastOnce,
+            only_resume: false,
+        }
+    }
+}
+
+impl Services {
+    /// Attaches a client's connection to the session it asks for, or to a new one. `channels` are those that
+    /// the client will be subscribed to. See [`Sessions::attach`](crate::session::Sessions::attach) for
+    /// `has_ended`.
+    ///
+    /// # Errors
+    /// Returns the refusal, after counting and logging it.
+    pub(crate) fn admit(
+        &self,
+        caller: &Caller,
+        request: AdmitRequest,
+        channels: &[ChannelName],
+        has_ended: impl Fn() -> bool,
+    ) -> Result<Attached, Refusal> {
+        let AdmitRequest { identity, token, resume, seq, kind, dialect, delivery, only_resume } = request;
+        let identity = match identity {
+            Some(identity) => identity,
+            None => caller.identify(token.as_deref(), self).map_err(Refusal::Unidentified)?,
+        };
+        if let Some(channel) =
+            channels.iter().find(|channel| !identity.allows(Permission::Subscribe, channel.as_str()))
+        {
+            let message = format!("the token does not allow subscribing to {channel}");
+            let error = self.report_refusal(RefusalReason::Channel, ApiError::forbidden(message), caller);
+            return Err(error.into());
+        }
+        let address = caller.address;
+        let (network, now) = (network(address), self.timeouts.clock().now());
+        let request = AttachRequest {
+            resume,
+            seq,
+            identity,
+            address,
+            kind,
+            dialect,
+            delivery,
+            can_open: self.session_rates.has_room(&network, now),
+            only_resume: only_resume || caller.can_only_resume(),
+        };
+        match self.sessions.attach(&request, self.permits.take(address), has_ended) {
+            Ok(attached) => {
+                if !attached.recovered {
+                    self.session_rates.try_count(&network, now);
+                }
+                Ok(attached)
+            }
+            Err(refusal) => {
+                let (reason, detail) = self.describe(refusal);
+                self.refusals.record(reason, address, detail);
+                Err(match refusal {
+                    // Make the client reconnect: the backend is called then.
+                    AttachRefusal::SessionGone if caller.can_only_resume() => Refusal::must_reconnect(),
+                    refusal => Refusal::NotAttached(refusal),
+                })
+            }
+        }
+    }
+
+    /// Counts and logs the refusal of a request.
+    pub(crate) fn report_refusal(&self, reason: RefusalReason, error: ApiError, caller: &Caller) -> ApiError {
+        self.refusals.record(reason, caller.address, &error);
+        error
+    }
+
+    /// Checks that the origin of the requesting page is allowed.
+    pub(crate) fn check_origin(&self, caller: &Caller) -> Result<(), ApiError> {
+        if caller.origin_allowed {
+            return Ok(());
+        }
+        let error = ApiError::forbidden("this origin is not in auth.origins");
+        Err(self.report_refusal(RefusalReason::Origin, error, caller))
+    }
+
+    fn describe(&self, refusal: AttachRefusal) -> (RefusalReason, &'static str) {
+        match refusal {
+            AttachRefusal::TooManyConnections if self.has_no_descriptor() => {
+                (RefusalReason::Overloaded, "descriptors (LimitNOFILE, `ulimit -n`)")
+            }
+            AttachRefusal::TooManyConnections => {
+                (RefusalReason::Overloaded, "limits.max_connections or limits.max_connections_per_address")
+            }
+            AttachRefusal::TooManySessions => (RefusalReason::Overloaded, "limits.max_sessions"),
+            AttachRefusal::TooManyNewSessions => {
+                (RefusalReason::SessionRate, "limits.sessions_per_second_per_address")
+            }
+            AttachRefusal::Draining | AttachRefusal::Moved => {
+                (RefusalReason::Draining, "the server is shutting down")
+            }
+            AttachRefusal::WrongUser => (RefusalReason::User, "the session belongs to another user"),
+            AttachRefusal::SessionGone => (RefusalReason::Gone, "the session no longer exists"),
+            AttachRefusal::Ended(code) => (RefusalReason::Gone, code.reason()),
+            AttachRefusal::AlreadyReconnected => {
+                (RefusalReason::Late, "the client has reconnected on another connection")
+            }
+        }
+    }
+
+    /// Whether there are too few descriptors for one more connection.
+    fn has_no_descriptor(&self) -> bool {
+        self.descriptors.is_exhausted(self.permits.taken(), self.timeouts.clock().now())
+    }
+}

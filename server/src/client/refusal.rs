@@ -1,0 +1,117 @@
+//! Refusals of clients, as each protocol expresses them.
+
+use encke_core::close::CloseCode;
+use encke_core::dialect::bayeux::{Advice, MessageReply};
+
+use super::Services;
+use super::bayeux::{refuse_with, retry_delay};
+use crate::http::{ApiError, ApiErrorCode, Reply};
+use crate::session::{AttachRefusal, SessionCell};
+
+/// Error message for a superseded connection. Only a client that has closed just its own half of the
+/// connection can read it.
+const SUPERSEDED: &str = "the connection has ended, and the session has a newer one";
+
+/// Why a client gets no session.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The request is invalid, or the client may not do what it asks for.
+    Request(ApiError),
+    Unidentified(CloseCode),
+    NotAttached(AttachRefusal),
+}
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self::Request(error)
+    }
+}
+
+impl Refusal {
+    /// Returns the refusal of a client that is identified again when it reconnects.
+    pub(super) fn must_reconnect() -> Self {
+        Self::Unidentified(CloseCode::Overloaded)
+    }
+
+    /// Returns the close code for a WebSocket.
+    pub(crate) fn close_code(&self) -> CloseCode {
+        match self {
+            Self::Request(_) => CloseCode::ProtocolError,
+            Self::Unidentified(code) | Self::NotAttached(AttachRefusal::Ended(code)) => *code,
+            Self::NotAttached(refusal) => match refusal {
+                AttachRefusal::Draining => CloseCode::Draining,
+                AttachRefusal::Moved => CloseCode::Moved,
+                AttachRefusal::AlreadyReconnected => CloseCode::Replaced,
+                AttachRefusal::WrongUser | AttachRefusal::SessionGone => CloseCode::Unauthorized,
+                _ => CloseCode::Overloaded,
+            },
+        }
+    }
+
+    /// Returns the HTTP response. `send_away` creates the response that says when to reconnect, in a form
+    /// that the client understands.
+    pub(crate) fn reply(self, send_away: impl FnOnce(CloseCode) -> Reply) -> Reply {
+        let error = match self {
+            Self::Request(error) => error,
+            Self::Unidentified(code) if code != CloseCode::Overloaded => {
+                ApiError::unauthorized(code.reason())
+            }
+            Self::NotAttached(AttachRefusal::WrongUser) => {
+                ApiError::forbidden("the session belongs to another user")
+            }
+            Self::NotAttached(AttachRefusal::AlreadyReconnected) => {
+                ApiError::new(ApiErrorCode::Superseded, SUPERSEDED)
+            }
+            Self::NotAttached(AttachRefusal::SessionGone) => ApiError::new(
+                ApiErrorCode::Gone,
+                "the session no longer exists; add channels=a,b to open a new one",
+            ),
+            refusal => return send_away(refusal.close_code()),
+        };
+        error.into()
+    }
+
+    /// Returns the reply to a `/meta/connect`.
+    pub(crate) fn connect_reply<'a>(
+        self,
+        reply: MessageReply<'a>,
+        session: &SessionCell,
+        services: &Services,
+    ) -> MessageReply<'a> {
+        let code = self.close_code();
+        let is_overloaded = match self {
+            Self::NotAttached(AttachRefusal::SessionGone) => return reply.unknown_session(),
+            Self::NotAttached(_) => code == CloseCode::Overloaded,
+            Self::Request(_) | Self::Unidentified(_) => false,
+        };
+        if is_overloaded || matches!(code, CloseCode::Replaced | CloseCode::Moved) {
+            session.set_pause_advised(true);
+        }
+        if is_overloaded {
+            // Advise the client to retry: the session still exists.
+            let advice = Some(Advice::pause(retry_delay(code, services)));
+            return MessageReply { advice, ..reply.failed_with(503, code.reason()) };
+        }
+        refuse_with(reply, code, services)
+    }
+
+    /// Returns the reply to a `/meta/handshake`.
+    pub(crate) fn handshake_reply<'a>(
+        self,
+        reply: MessageReply<'a>,
+        services: &Services,
+    ) -> MessageReply<'a> {
+        let code = match self.close_code() {
+            // The client asks for a new session, which does not move.
+            CloseCode::Moved => CloseCode::Draining,
+            code => code,
+        };
+        let is_unidentified = matches!(self, Self::Unidentified(code) if code != CloseCode::Overloaded);
+        let status = if is_unidentified { 401 } else { 503 };
+        let advice = match code.allows_reconnect() {
+            true => Advice::handshake(retry_delay(code, services)),
+            false => Advice::none(),
+        };
+        MessageReply { advice: Some(advice), ..reply.failed_with(status, code.reason()) }
+    }
+}
