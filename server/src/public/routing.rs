@@ -327,8 +327,7 @@ async fn take_socket(on_upgrade: OnUpgrade) -> Option<Upgraded<TcpSocket>> {
         tracing::error!("connection closed: after an upgrade, hyper returned a socket of an unknown type");
         return None;
     };
-    // Copy the bytes, although there are usually none: otherwise, tungstenite would keep using hyper's whole
-    // buffer.
+    // Copy the bytes, although there are usually none: otherwise, hyper's whole buffer would stay allocated.
     let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
     Some((socket.into_inner(), read_already))
 }

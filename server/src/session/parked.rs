@@ -19,8 +19,8 @@ use super::mailbox::{Mailbox, ParkedMailbox, Posted, Signals};
 use super::sessions::Sessions;
 use super::step::signals_of;
 
-/// A parked connection, implemented by each transport. The session's lock is held during all calls except
-/// [`ParkedConnection::unpark`], and none of them blocks.
+/// A parked connection, implemented in `connection/parked.rs` for all transports. The session's lock is held
+/// during all calls except [`ParkedConnection::unpark`], and none of them blocks.
 pub(crate) trait ParkedConnection: fmt::Debug + Send {
     fn mailbox(&self) -> &ParkedMailbox;
 
