@@ -136,6 +136,7 @@ impl<S: Socket> CountedSocket<S> {
     fn note_sent(&mut self, taken: usize) {
         self.sent = self.sent.wrapping_add(self.socket.sent(taken) as u32);
     }
+
     /// Reads, and records that the peer is alive. A large message that arrives slowly shows it, too, and so
     /// does part of a TLS record, although it yields nothing to read.
     pub(super) fn poll_read(

@@ -32,6 +32,8 @@ pub(crate) use parked::parked_size;
 pub(crate) use pending_subscriptions::{PendingSubscriptions, RefusedChannel};
 pub(crate) use pending_write::PendingWrite;
 pub(crate) use protocol::{End, Ending, Handled, Link, Protocol};
-pub(crate) use socket::{ParkedSocket, Socket};
+#[cfg(feature = "simulation")]
+pub(crate) use socket::ParkedSocket;
+pub(crate) use socket::Socket;
 pub(crate) use task::{Connection, drive};
 pub(crate) use tcp::TcpSocket;

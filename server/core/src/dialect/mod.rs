@@ -2,10 +2,7 @@
 //! sends into [`Command`]s, and encodes [`Response`]s, [`ServerEvent`]s and channel messages as *texts*. A
 //! text is what a transport sends as one unit, such as a WebSocket message.
 //!
-//! A new dialect is a directory in this module with a type that implements [`Dialect`], a [`DialectName`],
-//! and a field of [`Encodings`](crate::encodings::Encodings). In the server, `public/query.rs` selects the
-//! dialect of a WebSocket, and `metrics/connections.rs` lists the dialects whose metrics exist before their
-//! first use. Logs and WebSockets are generic over dialects; event streams use `json`.
+//! ARCHITECTURE.md describes how to add a dialect.
 
 pub mod bayeux;
 mod command;
