@@ -118,7 +118,7 @@ impl Context {
             stalls: timeouts.stats.stalls.load(Ordering::Relaxed),
             channels: channels.len(),
             log_bytes: channels.bytes(),
-            partial_message_bytes: self.client.partial_messages.bytes(),
+            partial_message_bytes: self.client.limits.partial_messages.bytes(),
             reminders: self.client.reminders.len(),
             dispatch_depth: self.batches.len(),
             dispatch_age: timeouts.dispatch_age(),
@@ -140,7 +140,7 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
             Either::Left((Err(error), _)) => tracing::debug!(%error, "admin connection failed"),
             Either::Right(_) => {
                 let limit = "limits.max_admin_connections";
-                context.client.refusals.record(RefusalReason::Admin, peer.ip(), limit);
+                context.client.limits.refusals.record(RefusalReason::Admin, peer.ip(), limit);
             }
         }
     });
@@ -168,7 +168,7 @@ async fn serve_http(
 async fn handle(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>) -> Response<ResponseBody> {
     let (head, body) = request.into_parts();
     let head = Request::from_parts(head, ());
-    let operator = match authorize(&head, &context.client.auth, context.scheme()) {
+    let operator = match authorize(&head, &context.client.access.auth, context.scheme()) {
         Ok(operator) => operator,
         Err(error) => return error_response(error),
     };

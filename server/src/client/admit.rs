@@ -79,19 +79,19 @@ impl Services {
             kind,
             dialect,
             delivery,
-            can_open: self.session_rates.has_room(&network, now),
+            can_open: self.limits.session_rates.has_room(&network, now),
             only_resume: only_resume || caller.can_only_resume(),
         };
-        match self.sessions.attach(&request, self.permits.take(address), has_ended) {
+        match self.sessions.attach(&request, self.limits.permits.take(address), has_ended) {
             Ok(attached) => {
                 if !attached.recovered {
-                    self.session_rates.try_count(&network, now);
+                    self.limits.session_rates.try_count(&network, now);
                 }
                 Ok(attached)
             }
             Err(refusal) => {
                 let (reason, detail) = self.describe(refusal);
-                self.refusals.record(reason, address, detail);
+                self.limits.refusals.record(reason, address, detail);
                 Err(match refusal {
                     // Make the client reconnect: the backend is called then.
                     AttachRefusal::SessionGone if caller.can_only_resume() => Refusal::must_reconnect(),
@@ -103,7 +103,7 @@ impl Services {
 
     /// Counts and logs the refusal of a request.
     pub(crate) fn report_refusal(&self, reason: RefusalReason, error: ApiError, caller: &Caller) -> ApiError {
-        self.refusals.record(reason, caller.address, &error);
+        self.limits.refusals.record(reason, caller.address, &error);
         error
     }
 
@@ -118,7 +118,9 @@ impl Services {
 
     fn describe(&self, refusal: AttachRefusal) -> (RefusalReason, &'static str) {
         match refusal {
-            AttachRefusal::TooManyConnections if self.has_no_descriptor() => {
+            AttachRefusal::TooManyConnections
+                if self.limits.has_no_descriptor(self.timeouts.clock().now()) =>
+            {
                 (RefusalReason::Overloaded, "descriptors (LimitNOFILE, `ulimit -n`)")
             }
             AttachRefusal::TooManyConnections => {
@@ -138,10 +140,5 @@ impl Services {
                 (RefusalReason::Late, "the client has reconnected on another connection")
             }
         }
-    }
-
-    /// Whether there are too few descriptors for one more connection.
-    fn has_no_descriptor(&self) -> bool {
-        self.descriptors.is_exhausted(self.permits.taken(), self.timeouts.clock().now())
     }
 }

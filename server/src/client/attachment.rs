@@ -83,7 +83,7 @@ impl Attachment {
         let now = mailbox.received_at();
         let account = account.get_or_insert_with(|| {
             let sender = PartialMessageSender::Connection(Arc::clone(mailbox));
-            services.partial_messages.begin(sender, mailbox.address(), now)
+            services.limits.partial_messages.begin(sender, mailbox.address(), now)
         });
         services.account_partial_message(account, bytes, now);
     }

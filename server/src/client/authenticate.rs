@@ -11,32 +11,9 @@ use super::{AdmitRequest, Caller, Services};
 use crate::admission::{RefusalReason, network};
 use crate::auth::{BackendClaims, Identity};
 use crate::backend::{ConnectHookRequest, HookCaller, HookError, HookKind};
-use crate::issuer::Issuer;
 use crate::session::Transport;
 
 impl Services {
-    /// Whether the backend authenticates clients (the `connect` hook).
-    pub(crate) fn has_connect_hook(&self) -> bool {
-        self.backend_for(HookKind::Connect).is_some()
-    }
-
-    /// Whether [`Self::needs_async_auth`] can ever be true.
-    pub(crate) fn may_need_async_auth(&self) -> bool {
-        self.issuer.is_some() || self.has_connect_hook()
-    }
-
-    /// Whether authenticating this client requires a request: to the backend, or to the issuer for a key that
-    /// is not yet known.
-    pub(crate) fn needs_async_auth(&self, caller: &Caller, token: Option<&str>) -> bool {
-        self.has_connect_hook() || self.issuer_of_unknown_key(caller, token).is_some()
-    }
-
-    /// Returns the issuer if this client's token may be signed with an issuer key that is not yet known.
-    fn issuer_of_unknown_key(&self, caller: &Caller, token: Option<&str>) -> Option<&Issuer> {
-        let (issuer, token) = (self.issuer.as_deref()?, caller.token(token)?);
-        (caller.origin_allowed && issuer.may_have_key_for(token, &self.auth)).then_some(issuer)
-    }
-
     /// Authenticates a client by its token, and then by calling the backend. A client that resumes its
     /// session keeps the identity of the session, unless the identity has expired. Therefore clients can
     /// resume while the backend is down.
@@ -47,14 +24,14 @@ impl Services {
     ) -> AuthDecision {
         let token = request.token.as_deref();
         let decide = |identity| AuthDecision { identity, only_resume: false };
-        if let Some(issuer) = self.issuer_of_unknown_key(caller, token) {
+        if let Some(issuer) = self.access.issuer_of_unknown_key(caller, token) {
             issuer.wait_for_refresh().await;
         }
         let own = match caller.identify(token, self) {
             Ok(own) => own,
             Err(code) => return decide(Err(code)),
         };
-        if !self.has_connect_hook() {
+        if !self.access.has_connect_hook() {
             return decide(Ok(own));
         }
         if let Some(resume) = &request.resume {
@@ -77,15 +54,15 @@ impl Services {
     ) -> AuthResult {
         let address = caller.address;
         let refused = |code, reason, detail: &str| {
-            self.refusals.record(reason, address, detail);
+            self.limits.refusals.record(reason, address, detail);
             Err(code)
         };
-        let Some(backend) = self.backend_for(HookKind::Connect) else { return Ok(own) };
-        if !self.session_rates.has_room(&network(address), self.timeouts.clock().now()) {
+        let Some(backend) = self.access.backend_for(HookKind::Connect) else { return Ok(own) };
+        if !self.limits.session_rates.has_room(&network(address), self.timeouts.clock().now()) {
             let detail = "limits.sessions_per_second_per_address";
             return refused(CloseCode::Overloaded, RefusalReason::SessionRate, detail);
         }
-        let has_keys = self.auth.needs_token();
+        let has_keys = self.access.auth.needs_token();
         let (names, cookies) = backend.forwarded_names();
         let hook_request = ConnectHookRequest {
             transport: Transport::from(request.kind).into(),
@@ -127,7 +104,7 @@ impl Services {
         let identity = session.identity();
         let now = self.timeouts.clock().unix_now();
         let holds = identity.expires().is_none_or(|expires| expires > now);
-        (holds && (!self.auth.needs_token() || identity.is_same_user(own))).then_some(identity)
+        (holds && (!self.access.auth.needs_token() || identity.is_same_user(own))).then_some(identity)
     }
 }
 

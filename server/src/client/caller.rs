@@ -83,7 +83,7 @@ impl Caller {
             return who.clone();
         }
         if !self.origin_allowed {
-            services.refusals.record(
+            services.limits.refusals.record(
                 RefusalReason::Origin,
                 self.address,
                 "the origin is not in auth.origins",
@@ -91,7 +91,7 @@ impl Caller {
             return Err(CloseCode::Unauthorized);
         }
         services.identify(self.token(token), self.address).map_err(|error| {
-            services.refusals.record(error.reason(), self.address, error);
+            services.limits.refusals.record(error.reason(), self.address, error);
             match error {
                 // The token may be valid, so the client is asked to reconnect.
                 IdentifyError::TooManyBadSignatures | IdentifyError::KeysPending => CloseCode::Overloaded,

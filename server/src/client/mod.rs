@@ -1,20 +1,24 @@
 //! Clients, independent of the transport: authentication, attachment to a session, greetings, retry advice.
 
+mod access;
 mod admit;
 mod attachment;
 mod authenticate;
 pub(crate) mod bayeux;
 mod caller;
 mod greeting;
+mod limits;
 mod partial_messages;
 mod refusal;
 mod retry;
 mod services;
 
+pub(crate) use access::Access;
 pub(crate) use admit::AdmitRequest;
 pub(crate) use attachment::Attachment;
 pub(crate) use caller::{AuthDecision, Caller};
 pub(crate) use greeting::{hello, unsubscribed};
+pub(crate) use limits::SharedLimits;
 pub(crate) use partial_messages::PartialMessageSender;
 pub(crate) use refusal::Refusal;
 pub(crate) use retry::{goaway, retry_ms};

@@ -8,16 +8,12 @@ use encke_core::session::ConnectionId;
 use encke_timeouts::{Sleep, Stalled, Timeouts};
 use futures_util::future::select;
 
-use super::partial_messages::PartialMessageSender;
-use crate::admission::{
-    DescriptorLimit, PartialMessages, Permits, RateLimiters, RefusalReason, Refusals, network,
-};
-use crate::auth::{Auth, AuthError, Identity};
-use crate::backend::{Backend, HookKind};
+use super::{Access, SharedLimits};
+use crate::admission::{RefusalReason, network};
+use crate::auth::{AuthError, Identity};
 use crate::channel::ChannelName;
 use crate::engine::RedisHealth;
 use crate::entropy::Entropy;
-use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::parking;
 use crate::reminders::Reminders;
@@ -32,29 +28,13 @@ pub(crate) struct Services {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) logs: SessionLogs,
     pub(crate) reminders: Arc<Reminders>,
-    /// The backend, if any hook is enabled.
-    pub(crate) backend: Option<Arc<Backend>>,
-    /// The issuer of tokens, if its keys are fetched from a URL.
-    pub(crate) issuer: Option<Arc<Issuer>>,
+    pub(crate) access: Access,
     /// Health of an engine outside this process.
     pub(crate) engine_health: Option<Arc<RedisHealth>>,
     /// The trace exporter, if traces are exported.
     pub(crate) tracer: Option<Arc<Tracer>>,
-    pub(crate) auth: Arc<Auth>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Permits of connections that have a session.
-    pub(crate) permits: Arc<Permits>,
-    pub(crate) descriptors: DescriptorLimit,
-    pub(crate) refusals: Refusals,
-    /// Command rates of users, each across all sessions of the user.
-    pub(crate) user_rates: RateLimiters<String>,
-    /// Rates of tokens with bad signatures, by network. They are limited because verifying a signature costs
-    /// more than sending one.
-    pub(crate) bad_signatures: RateLimiters<IpAddr>,
-    /// Partial messages of all connections.
-    pub(crate) partial_messages: Arc<PartialMessages<PartialMessageSender>>,
-    /// Rates of new sessions, by network.
-    pub(crate) session_rates: RateLimiters<IpAddr>,
+    pub(crate) limits: SharedLimits,
     pub(crate) entropy: Entropy,
     /// State for parking connections; `None` if connections are never parked.
     pub(crate) parking: Option<ConnectionParking>,
@@ -85,11 +65,6 @@ impl StalledComponent {
 const MIN_CLOSING_TIME: Duration = Duration::from_millis(100);
 
 impl Services {
-    /// Returns the backend, if this hook is enabled.
-    pub(crate) fn backend_for(&self, hook: HookKind) -> Option<&Arc<Backend>> {
-        self.backend.as_ref().filter(|backend| backend.has_hook(hook))
-    }
-
     /// Records that the kernel has just accepted the last byte of a message published at this time.
     #[cold]
     pub(crate) fn delivered(&self, transport: Transport, published_at: Timestamp) {
@@ -104,7 +79,7 @@ impl Services {
         let timeout = pin!(self.timeouts.sleep(self.settings.close_timeout));
         let is_needed = pin!(async {
             while self.timeouts.clock().now().since(since) < MIN_CLOSING_TIME {
-                self.descriptors.shortage().await;
+                self.limits.descriptors.shortage().await;
             }
         });
         select(timeout, is_needed).await;
@@ -151,21 +126,21 @@ impl Services {
     /// against the address.
     pub(crate) fn identify(&self, token: Option<&str>, address: IpAddr) -> Result<Identity, IdentifyError> {
         let (clock, network) = (self.timeouts.clock(), network(address));
-        if !self.bad_signatures.has_room(&network, clock.now()) {
+        if !self.limits.bad_signatures.has_room(&network, clock.now()) {
             return Err(IdentifyError::TooManyBadSignatures);
         }
         let now = clock.unix_now();
-        let identity = self.auth.identify(token, now).and_then(|identity| {
+        let identity = self.access.auth.identify(token, now).and_then(|identity| {
             self.sessions.revocations().check(&identity, now)?;
             self.check_joins(&identity)?;
             Ok(identity)
         });
         identity.map_err(|error| {
             if error == AuthError::BadSignature {
-                self.bad_signatures.try_count(&network, clock.now());
+                self.limits.bad_signatures.try_count(&network, clock.now());
             }
-            let may_be_known_soon =
-                error.has_unknown_key() && self.issuer.as_ref().is_some_and(|issuer| !issuer.ensure_fresh());
+            let may_be_known_soon = error.has_unknown_key()
+                && self.access.issuer.as_ref().is_some_and(|issuer| !issuer.ensure_fresh());
             if may_be_known_soon { IdentifyError::KeysPending } else { IdentifyError::BadToken(error) }
         })
     }

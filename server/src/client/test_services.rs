@@ -60,6 +60,6 @@ pub(crate) fn attach_after(services: &Services, resume: Option<String>, seq: Opt
         can_open: true,
         only_resume: false,
     };
-    let permit = services.permits.take(ADDRESS);
+    let permit = services.limits.permits.take(ADDRESS);
     services.sessions.attach(&request, permit, || false).expect("a session")
 }

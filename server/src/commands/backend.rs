@@ -20,7 +20,7 @@ impl CommandContext<'_> {
         hook: HookKind,
         request: impl FnOnce() -> HookRequest<'r>,
     ) -> Option<HookAnswer> {
-        let backend = self.services.backend_for(hook)?;
+        let backend = self.services.access.backend_for(hook)?;
         let (id, identity) = (self.session.id(), self.session.identity());
         let request = HookRequest { session: Some(id.to_string()), user: identity.user(), ..request() };
         let answer = backend.call::<HookResponse>(hook, HookCaller::Session(id.number()), &request);

@@ -15,7 +15,7 @@ const MAX_METHOD_BYTES: usize = 255;
 /// Calls a method of the backend.
 pub(super) fn call(context: CommandContext<'_>, method: &str, data: &str) -> StartedCommand {
     let data = CompactJson::parse(data).map_err(bad_data)?;
-    if context.services.backend_for(HookKind::Call).is_some()
+    if context.services.access.backend_for(HookKind::Call).is_some()
         && (method.is_empty() || method.len() > MAX_METHOD_BYTES)
     {
         let message = format!("a method name must have 1 to {MAX_METHOD_BYTES} bytes");

@@ -29,7 +29,7 @@ pub(super) fn too_fast(services: &Services) -> CommandError {
 }
 
 pub(super) fn user_too_fast(services: &Services) -> CommandError {
-    let limit = services.user_rates.per_second();
+    let limit = services.limits.user_rates.per_second();
     let message =
         format!("more than {limit} commands a second by one user (limits.user_commands_per_second)");
     CommandError { code: ErrorCode::RateLimited, message }

@@ -286,5 +286,5 @@ impl<D: Dialect> Commands<D> {
 /// clients have only their own rate.
 fn is_within_user_rate(context: CommandContext<'_>, now: Timestamp) -> bool {
     let identity = context.session.identity();
-    identity.user().is_none_or(|user| context.services.user_rates.try_count(user, now))
+    identity.user().is_none_or(|user| context.services.limits.user_rates.try_count(user, now))
 }

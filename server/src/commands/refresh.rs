@@ -12,7 +12,7 @@ pub(super) fn refresh(
     handler: &mut CommandHandler<'_, impl Dialect, impl TextSink>,
 ) -> CommandOutcome {
     let CommandContext { session, services, source } = handler.context;
-    if services.has_connect_hook() {
+    if services.access.has_connect_hook() {
         return Err(forbidden(
             "tokens cannot be refreshed: the backend authenticates clients when they connect",
         ));
@@ -20,7 +20,7 @@ pub(super) fn refresh(
     let identity = services.identify(Some(token), source.address()).inspect_err(|error| {
         if *error == IdentifyError::BadToken(AuthError::BadSignature) {
             // The token is forged. Checking more such tokens would cost the server more than the client.
-            services.refusals.record(error.reason(), source.address(), error);
+            services.limits.refusals.record(error.reason(), source.address(), error);
             session.close_connection(source, CloseCode::Unauthorized);
         }
     })?;

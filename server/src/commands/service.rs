@@ -19,7 +19,7 @@ pub(super) fn service(context: CommandContext<'_>, channel: &str, data: &str) ->
     if services.sessions.service_message(session, name.as_str(), data.as_str()) {
         return Ok(EngineResponse::Ready(Ok(Success::Done)));
     }
-    if services.backend_for(HookKind::Call).is_some() {
+    if services.access.backend_for(HookKind::Call).is_some() {
         return call(context, name.as_str(), data.as_str());
     }
     let message = "no handler accepts messages on this channel".to_owned();

@@ -37,7 +37,8 @@ pub(crate) fn subscribe_to(
 ) -> EngineResponse<Result<SubscribeOutcome, CommandError>> {
     let CommandContext { session, services, source } = context;
     // If the session is already subscribed, nothing changes and the backend is not called.
-    let needs_hook = services.backend.is_some() && !services.sessions.is_subscribed(session, name.as_str());
+    let needs_hook =
+        services.access.backend.is_some() && !services.sessions.is_subscribed(session, name.as_str());
     let request = || HookRequest { channel: Some(name.as_str()), ..HookRequest::default() };
     let Some(answer) = needs_hook.then(|| context.ask(HookKind::Subscribe, request)).flatten() else {
         let subscribed = services.sessions.subscribe(session, source, name, begin);

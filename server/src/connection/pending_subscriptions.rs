@@ -94,8 +94,8 @@ impl PendingSubscriptions {
             let mut next_at = session.commands.next_at();
             if next_at <= now {
                 match identity.user() {
-                    Some(user) if !services.user_rates.try_count(user, now) => {
-                        next_at = services.user_rates.next_at(user)
+                    Some(user) if !services.limits.user_rates.try_count(user, now) => {
+                        next_at = services.limits.user_rates.next_at(user)
                     }
                     _ => {
                         session.commands.count_input(1, services.settings.commands_per_second, now);

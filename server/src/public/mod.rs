@@ -76,7 +76,7 @@ impl Context {
     }
 
     fn report_refusal(&self, error: &NotServed, address: IpAddr) {
-        self.client.refusals.record(error.reason(), address, error);
+        self.client.limits.refusals.record(error.reason(), address, error);
     }
 }
 

@@ -19,8 +19,11 @@ pub(super) async fn read(
 ) -> Result<Bytes, ApiError> {
     let evicted = CancellationToken::new();
     let now = || services.timeouts.clock().now();
-    let account =
-        services.partial_messages.begin(PartialMessageSender::Request(evicted.clone()), address, now());
+    let account = services.limits.partial_messages.begin(
+        PartialMessageSender::Request(evicted.clone()),
+        address,
+        now(),
+    );
     let grown = |bytes| services.account_partial_message(&account, bytes, now());
     let read = pin!(body::read(body, limits, &services.timeouts, grown));
     match select(read, pin!(evicted.cancelled())).await {

@@ -51,15 +51,17 @@ impl<'a> SessionlessConnection<'a> {
                 return RequestOutcome::Reply(ApiError::new(ApiErrorCode::Overloaded, message).into());
             }
         };
-        if let Err(error) = context.auth.hosts.allow(request.headers(), context.auth.needs_token()) {
-            context.refusals.record(RefusalReason::Host, address, error);
+        if let Err(error) =
+            context.access.auth.hosts.allow(request.headers(), context.access.auth.needs_token())
+        {
+            context.limits.refusals.record(RefusalReason::Host, address, error);
             return RequestOutcome::Reply(ApiError::from(error).into());
         }
-        if context.may_need_async_auth()
+        if context.access.may_need_async_auth()
             && let Some(wanted) = session_request::read(&request, &context.settings)
         {
-            let caller = Caller::from_request(&request, address, &context.auth);
-            if context.needs_async_auth(&caller, wanted.token.as_deref()) {
+            let caller = Caller::from_request(&request, address, &context.access.auth);
+            if context.access.needs_async_auth(&caller, wanted.token.as_deref()) {
                 return self.authenticate_first((caller, wanted), request, peer, open_connection);
             }
         }
@@ -100,7 +102,7 @@ impl<'a> SessionlessConnection<'a> {
     ) -> RequestOutcome<'a> {
         let context = &self.context.client;
         let caller =
-            || Caller::from_request(&request, address, &context.auth).with_decision(decision.clone());
+            || Caller::from_request(&request, address, &context.access.auth).with_decision(decision.clone());
         if self.context.bayeux.serves(request.uri().path()) {
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) {
                 return RequestOutcome::Reply(self.upgrade_bayeux(request, address, open_connection));
@@ -216,7 +218,7 @@ impl<'a> SessionlessConnection<'a> {
         address: IpAddr,
         open_connection: OpenConnection,
     ) -> Reply {
-        let caller = Caller::from_request(&request, address, &self.context.client.auth);
+        let caller = Caller::from_request(&request, address, &self.context.client.access.auth);
         // Refuse before the upgrade: CometD and Faye clients then fall back to long-polling, where they get
         // the same refusal.
         if let Err(error) = self.context.client.check_origin(&caller) {
@@ -229,7 +231,7 @@ impl<'a> SessionlessConnection<'a> {
             let upgraded = take_socket(hyper::upgrade::on(&mut request));
             let client = &self.context.client;
             let headers =
-                if client.has_connect_hook() { request.headers().clone() } else { HeaderMap::new() };
+                if client.access.has_connect_hook() { request.headers().clone() } else { HeaderMap::new() };
             let upgrade = SocketUpgrade { caller, query_token, headers, _open_connection: open_connection };
             tokio::spawn(bayeux::serve_socket(upgrade, upgraded, Arc::clone(self.context)));
         }
@@ -246,8 +248,8 @@ impl<'a> SessionlessConnection<'a> {
         join_connection_lines(request.headers_mut());
         let upgrade = |request: &Request<Incoming>, answer| {
             let wanted = parse_query(request.uri().query().unwrap_or_default());
-            let caller =
-                Caller::from_request(request, address, &self.context.client.auth).with_decision(decision);
+            let caller = Caller::from_request(request, address, &self.context.client.access.auth)
+                .with_decision(decision);
             Upgrade { caller, wanted, open_connection: open_connection.clone(), answer }
         };
         if may_be_taken(&request)

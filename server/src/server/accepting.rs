@@ -35,7 +35,7 @@ impl ConnectionHandler for Clients {
     }
 
     fn hurry_closing(&self) {
-        self.0.client.descriptors.report_shortage();
+        self.0.client.limits.descriptors.report_shortage();
     }
 
     fn evict_one(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::admission::{
 use crate::auth::Revocations;
 use crate::backend::Backend;
 use crate::channel::Namespaces;
-use crate::client::{self, ClientSettings};
+use crate::client::{self, Access, ClientSettings, SharedLimits};
 use crate::config::{Config, EngineConfig, RedisSettings};
 use crate::engine::{LogEngine, MemoryEngine, RedisEngine};
 use crate::entropy::Entropy;
@@ -112,26 +112,26 @@ pub(crate) fn client_services_on(
         .clone()
         .and_then(|settings| Tracer::new(settings, config.engine.name(), &timeouts, &entropy, &metrics));
     client::Services {
-        user_rates: RateLimiters::new(limits.user_commands_per_second),
-        bad_signatures: RateLimiters::new(limits.bad_signatures_per_second),
-        partial_messages: PartialMessages::new(limits.receive_total),
-        session_rates: RateLimiters::new(limits.sessions_per_second_per_address),
-        refusals: Refusals::new(Arc::clone(&metrics), Arc::clone(&timeouts)),
+        limits: SharedLimits {
+            permits: Permits::new(
+                limits.max_connections.min(limits.descriptors.connections),
+                limits.max_connections_per_address,
+            ),
+            descriptors: DescriptorLimit::new(limits.descriptors.connections),
+            user_rates: RateLimiters::new(limits.user_commands_per_second),
+            bad_signatures: RateLimiters::new(limits.bad_signatures_per_second),
+            session_rates: RateLimiters::new(limits.sessions_per_second_per_address),
+            partial_messages: PartialMessages::new(limits.receive_total),
+            refusals: Refusals::new(Arc::clone(&metrics), Arc::clone(&timeouts)),
+        },
+        access: Access { auth: Arc::clone(&config.auth), issuer, backend },
         timeouts,
         sessions,
         logs,
         reminders,
-        backend,
-        issuer,
         engine_health: None,
         tracer,
-        auth: Arc::clone(&config.auth),
         metrics,
-        permits: Permits::new(
-            limits.max_connections.min(limits.descriptors.connections),
-            limits.max_connections_per_address,
-        ),
-        descriptors: DescriptorLimit::new(limits.descriptors.connections),
         entropy,
         parking: None,
         settings: ClientSettings {

@@ -148,7 +148,7 @@ impl Server {
         if let Some(webhooks) = &webhooks {
             webhooks.start(&*executor);
         }
-        if let Some(issuer) = &client.issuer {
+        if let Some(issuer) = &client.access.issuer {
             issuer.start(&*executor);
         }
         if let Some(tracer) = &client.tracer {
@@ -211,7 +211,7 @@ impl Server {
     /// the token issuer publishes. Open connections keep their certificate. Unusable input is logged, and the
     /// old data stays in use. `reloading` is dropped once the certificate has been reloaded.
     pub fn reload(&self, reloading: impl Send + 'static) {
-        if let Some(issuer) = &self.public.client.issuer {
+        if let Some(issuer) = &self.public.client.access.issuer {
             issuer.request_reload();
         }
         match &self.public.tls {

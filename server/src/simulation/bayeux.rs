@@ -97,7 +97,7 @@ impl SimulatedServer {
 
     /// Serves a WebSocket whose upgrade request was just answered with 101.
     pub fn serve_bayeux_socket(&self, socket: impl SimulatedSocket, address: IpAddr) -> Task {
-        let caller = Caller::from_request(&Request::new(()), address, &self.public.client.auth);
+        let caller = Caller::from_request(&Request::new(()), address, &self.public.client.access.auth);
         let open_connection = self.public.connections.enter(None);
         let upgrade = SocketUpgrade {
             caller,

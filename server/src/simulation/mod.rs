@@ -261,7 +261,7 @@ impl SimulatedServer {
     /// Serves a WebSocket whose upgrade request was just answered with 101.
     pub fn serve_websocket(&self, socket: impl SimulatedSocket, address: IpAddr, query: &str) -> Task {
         let client = &self.public.client;
-        let caller = Caller::from_request(&Request::new(()), address, &client.auth);
+        let caller = Caller::from_request(&Request::new(()), address, &client.access.auth);
         let open_connection = self.public.connections.enter(None);
         let upgrade = Upgrade { caller, wanted: parse_query(query), open_connection, answer: Vec::new() };
         let upgraded = std::future::ready(Some((socket::Adapter(socket), Vec::new())));
@@ -288,7 +288,7 @@ impl SimulatedServer {
             request = request.header("last-event-id", id);
         }
         let request = request.body(()).expect("a valid target and header");
-        let caller = Caller::from_request(&request, address, &client.auth);
+        let caller = Caller::from_request(&request, address, &client.access.auth);
         let socket = socket::Adapter(socket);
         let accepted = accept_events(&request, &caller, client, || socket.0.is_over())
             .map_err(|reply| HttpResponse::from(*reply))?;

@@ -76,7 +76,7 @@ impl SimulatedServer {
             request = request.header("connection", "close");
         }
         let request = request.body(()).expect("a valid target");
-        let caller = Caller::from_request(&request, address, &client.auth);
+        let caller = Caller::from_request(&request, address, &client.access.auth);
         let socket = Adapter(socket);
         let accepted = accept_poll(&request, &caller, client, || socket.0.is_over())
             .map_err(|reply| HttpResponse::from(*reply))?;
@@ -105,7 +105,7 @@ impl SimulatedServer {
     ) -> Result<Task, HttpResponse> {
         let client = Arc::clone(&self.public.client);
         let request = Request::post(target).body(()).expect("a valid target");
-        let caller = Caller::from_request(&request, address, &client.auth);
+        let caller = Caller::from_request(&request, address, &client.access.auth);
         let session = session_of(&request, &caller, &client).map_err(|reply| HttpResponse::from(*reply))?;
         Ok(Box::pin(async move {
             let speaker = CommandContext {

@@ -156,7 +156,7 @@ impl SimulatedServer {
             channels: client.logs.channels.len(),
             channel_timers: client.logs.channels.timer_count(),
             log_bytes: client.logs.channels.bytes(),
-            permits: client.permits.taken(),
+            permits: client.limits.permits.taken(),
             connections: client.metrics.connections.count(),
             open_connections: self.public.connections.count(),
             timer_entries: client.timeouts.entries(),

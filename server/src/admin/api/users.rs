@@ -46,7 +46,7 @@ pub(super) fn revoke(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, Api
         let client = &context.client;
         // Revoke the tokens before ending the sessions. A session that is opened in the meantime checks the
         // revocation after it has become visible to this loop, so it is not missed.
-        if client.auth.needs_token() {
+        if client.access.auth.needs_token() {
             client.sessions.revocations().revoke(&user, client.timeouts.clock().unix_now())?;
         }
         let mut are_over = true;

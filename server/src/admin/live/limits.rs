@@ -34,14 +34,14 @@ pub(crate) fn limits(context: &Context) -> Vec<LimitUsage<'_>> {
     let (client, bounds) = (&context.client, &context.live.settings.bounds);
     let metrics = &client.metrics;
     let limits = [
-        ("limits.max_connections", client.permits.taken(), bounds.max_connections),
-        ("descriptors", client.permits.taken(), client.descriptors.max_connections()),
+        ("limits.max_connections", client.limits.permits.taken(), bounds.max_connections),
+        ("descriptors", client.limits.permits.taken(), client.limits.descriptors.max_connections()),
         ("limits.max_handshakes", context.handshakes.open(), bounds.max_handshakes),
         ("limits.max_sessions", client.sessions.registry().len(), bounds.max_sessions),
         ("limits.max_channels", client.logs.channels.limited_len(), bounds.max_channels),
         ("limits.max_reminders", client.reminders.len(), bounds.max_reminders),
         ("limits.max_admin_connections", context.admin_connections.open(), bounds.max_admin_connections),
-        ("limits.receive_total", client.partial_messages.bytes(), bounds.receive_total),
+        ("limits.receive_total", client.limits.partial_messages.bytes(), bounds.receive_total),
         ("channel.history_total_bytes", client.logs.channels.bytes(), bounds.history_total_bytes),
         ("backend.max_in_flight", metrics.backend.current_in_flight(), bounds.backend_max_in_flight),
     ];

@@ -68,7 +68,7 @@ pub(crate) fn request_with_body(
     address: std::net::IpAddr,
     context: &client::Services,
 ) -> BayeuxRequest {
-    let caller = Caller::from_request(&request, address, &context.auth);
+    let caller = Caller::from_request(&request, address, &context.access.auth);
     let (head, body) = request.into_parts();
     let query = Query { messages: Some(body), ..Query::default() };
     BayeuxRequest { caller, headers: head.headers, version: head.version, query, body: None }

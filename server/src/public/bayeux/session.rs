@@ -58,7 +58,7 @@ pub(super) fn identity(
     };
     let token = message.token().map_err(|error| bad(&error))?;
     // If the backend has identified the client, a token that is sent again adds nothing.
-    let is_decided = services.has_connect_hook();
+    let is_decided = services.access.has_connect_hook();
     match token.as_deref().or(query_token) {
         token if is_decided || (token.is_none() && !caller.has_token()) => {
             check_token(message, session, services)?;

@@ -105,9 +105,9 @@ impl JoinLeaveWorld {
     fn attach(&self, user: &str, allowed: &str, resume: Option<String>) -> Attached {
         let channels = [(allowed.to_owned(), vec![Permission::Subscribe])].into();
         let grant = Grant { sub: user.to_owned(), issued: None, expires: None, channels, join: Vec::new() };
-        let token = self.services.auth.sign(&grant, None).expect("it can be signed");
+        let token = self.services.access.auth.sign(&grant, None).expect("it can be signed");
         let now = self.services.timeouts.clock().unix_now();
-        let identity = self.services.auth.identify(Some(&token), now).expect("it was just signed");
+        let identity = self.services.access.auth.identify(Some(&token), now).expect("it was just signed");
         let request = AttachRequest {
             resume,
             seq: None,
@@ -119,7 +119,7 @@ impl JoinLeaveWorld {
             can_open: true,
             only_resume: false,
         };
-        let permit = self.services.permits.take(ADDRESS);
+        let permit = self.services.limits.permits.take(ADDRESS);
         self.services.sessions.attach(&request, permit, || false).expect("a session")
     }
 

@@ -177,7 +177,7 @@ fn attach<D: WebSocketDialect>(
     services: &Services,
 ) -> Result<(Attached, D), CloseCode> {
     let Some(ConnectParams { resume, seq, token, dialect }) = wanted else {
-        services.refusals.record(
+        services.limits.refusals.record(
             RefusalReason::Query,
             caller.address,
             "the query contains a malformed value",
@@ -248,7 +248,7 @@ mod tests {
             socket.set_nonblocking(true).expect("a socket");
             let request = Request::new(());
             let upgrade = Upgrade {
-                caller: Caller::from_request(&request, peer.ip(), &context.auth),
+                caller: Caller::from_request(&request, peer.ip(), &context.access.auth),
                 wanted: Some(ConnectParams::<Json>::default()),
                 open_connection: OpenConnections::default().enter(None),
                 answer: Vec::new(),

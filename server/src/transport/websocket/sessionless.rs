@@ -48,7 +48,7 @@ impl<S: Socket> SessionlessSocket<S> {
         let evicted = CancellationToken::new();
         let now = services.timeouts.clock().now();
         let sender = PartialMessageSender::Request(evicted.clone());
-        let account = services.partial_messages.begin(sender, address, now);
+        let account = services.limits.partial_messages.begin(sender, address, now);
         Self {
             socket,
             read,
