@@ -11,6 +11,9 @@ const MASKED: u8 = 0x80;
 /// Payload length up to which a header needs no extended length. Control frames must not be longer.
 const MAX_SHORT_PAYLOAD: u64 = 125;
 
+/// Close code of a protocol error.
+const PROTOCOL_ERROR: u16 = 1002;
+
 const CONTINUATION: u8 = 0x0;
 const TEXT: u8 = 0x1;
 const BINARY: u8 = 0x2;
@@ -18,7 +21,7 @@ const CLOSE: u8 = 0x8;
 const PING: u8 = 0x9;
 const PONG: u8 = 0xA;
 
-/// A message from the client.
+/// A decoded frame from the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientFrame<'a> {
     /// A text message.
@@ -31,7 +34,7 @@ pub enum ClientFrame<'a> {
     Ping(&'a [u8]),
     /// An answer to a ping.
     Pong(&'a [u8]),
-    /// The client closes the connection, possibly with a code.
+    /// The client closes the connection. Contains the code to answer with, if there is one.
     Close(Option<u16>),
 }
 
@@ -49,16 +52,16 @@ pub enum FrameError {
     InvalidUtf8,
 }
 
-/// The fragments received so far of a message.
+/// Fragments of an incomplete message.
 #[derive(Debug, Default)]
 pub struct Fragments {
-    /// Whether the message is text, once its first fragment has arrived.
+    /// Whether the message is text. `None` before its first fragment.
     is_text: Option<bool>,
     payload: Vec<u8>,
 }
 
 impl Fragments {
-    /// Whether no message is incomplete.
+    /// Whether no fragmented message is in progress.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.is_text.is_none()
@@ -158,7 +161,7 @@ pub fn decode<'a>(
     let frame = match header.opcode() {
         PING => ClientFrame::Ping(payload),
         PONG => ClientFrame::Pong(payload),
-        CLOSE => ClientFrame::Close(close_code(payload)?),
+        CLOSE => ClientFrame::Close(reply_code(payload)?),
         TEXT if header.is_final() => {
             ClientFrame::Text(str::from_utf8(payload).map_err(|_| FrameError::InvalidUtf8)?.into())
         }
@@ -190,8 +193,9 @@ fn unmask(payload: &mut [u8], mask: [u8; 4]) {
     words.into_remainder().iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
 }
 
-/// Returns the code in the payload of a Close frame, if the payload is not empty.
-fn close_code(payload: &[u8]) -> Result<Option<u16>, FrameError> {
+/// Returns the code with which to answer a Close frame with this payload: the client's code, or the code of a
+/// protocol error if the client's must not be sent. `None` if the payload is empty.
+fn reply_code(payload: &[u8]) -> Result<Option<u16>, FrameError> {
     let Some((code, reason)) = payload.split_first_chunk() else {
         return match payload {
             [] => Ok(None),
@@ -200,13 +204,11 @@ fn close_code(payload: &[u8]) -> Result<Option<u16>, FrameError> {
     };
     let code = u16::from_be_bytes(*code);
     // The codes of RFC 6455, section 7.4, and those registered since that an endpoint may send.
-    if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-        return Err(FrameError::Protocol("an invalid close code"));
-    }
+    let may_be_sent = matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999);
     if str::from_utf8(reason).is_err() {
         return Err(FrameError::InvalidUtf8);
     }
-    Ok(Some(code))
+    Ok(Some(if may_be_sent { code } else { PROTOCOL_ERROR }))
 }
 
 /// Returns the unmasked payload if `bytes` is exactly one masked pong frame with a payload of `LENGTH` bytes.
@@ -328,15 +330,15 @@ mod tests {
     }
 
     #[test]
-    fn close_frames_have_a_valid_code_or_none() {
+    fn close_frames_are_answered_with_their_code() {
         for (payload, expected) in [
             (&b""[..], Ok(None)),
             (b"\x03\xE8", Ok(Some(1000))),
             (b"\x03\xE9bye", Ok(Some(1001))),
             (b"\x0F\xA0", Ok(Some(4000))),
             (b"\x03", Err(FrameError::Protocol("half a close code"))),
-            (b"\x03\xED", Err(FrameError::Protocol("an invalid close code"))),
-            (b"\x03\xE7", Err(FrameError::Protocol("an invalid close code"))),
+            (b"\x03\xED", Ok(Some(1002))),
+            (b"\x03\xE7", Ok(Some(1002))),
             (b"\x03\xE8\xFF", Err(FrameError::InvalidUtf8)),
         ] {
             let mut bytes = masked(FINAL | CLOSE, payload);

@@ -19,8 +19,8 @@ use crate::server::{Server, StartError};
 
 /// Runs the server until a signal ends it.
 pub(super) fn run(settings: &Settings) -> ExitCode {
-    // Take these before opening any file: otherwise the file could get the number of a socket that systemd
-    // announced but did not pass.
+    // Take the inherited sockets before opening any file: otherwise a file could get the number of a socket
+    // that systemd announced but did not pass.
     let handed_over = SystemdHandover::take();
     // Handle signals from the start, so that none is lost and SIGHUP does not terminate the process.
     let signals = match watch_signals() {

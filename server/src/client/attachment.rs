@@ -112,7 +112,8 @@ impl Attachment {
         self.services.sessions.take_outgoing(&self.session, &self.mailbox, take)
     }
 
-    /// Records that the kernel has accepted the last byte of a sample, if there was one.
+    /// Records the delivery time of a sampled message, if there is one, once the kernel has accepted its last
+    /// byte.
     #[inline]
     pub(crate) fn delivered(&self, published_at: Option<Timestamp>) {
         if let Some(published_at) = published_at {

@@ -28,7 +28,7 @@ impl From<ApiError> for Refusal {
 }
 
 impl Refusal {
-    /// Returns the refusal of a client that is identified again when it reconnects.
+    /// Returns the refusal that makes the client reconnect, so that it is authenticated again.
     pub(super) fn must_reconnect() -> Self {
         Self::Unidentified(CloseCode::Overloaded)
     }
@@ -102,7 +102,7 @@ impl Refusal {
         services: &Services,
     ) -> MessageReply<'a> {
         let code = match self.close_code() {
-            // The client asks for a new session, which does not move.
+            // `Moved` means that the session continues in the next process; a handshake has no session yet.
             CloseCode::Moved => CloseCode::Draining,
             code => code,
         };

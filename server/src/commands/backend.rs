@@ -1,4 +1,4 @@
-//! The backend's answer, a step of the commands whose hook is enabled. The server's own checks come first.
+//! Asks the backend about commands whose hook is enabled, after the server's own checks.
 
 use std::fmt::Display;
 
@@ -10,7 +10,7 @@ use super::CommandContext;
 use super::errors::forbidden;
 use crate::backend::{HookCaller, HookError, HookKind, HookRequest, HookResponse};
 
-/// The backend's answer, once it has arrived.
+/// Future that completes with the backend's answer.
 pub(super) type HookAnswer = BoxFuture<'static, Result<HookResponse, CommandError>>;
 
 impl CommandContext<'_> {

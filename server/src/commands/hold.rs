@@ -6,7 +6,7 @@ use super::refresh::refresh;
 use super::{CommandContext, CommandHandler};
 use crate::session::ClientInput;
 
-/// A poll that arrives over a connection.
+/// A poll received as a command on the session's connection.
 pub(super) struct HoldRequest<'a, I> {
     pub(super) id: Option<I>,
     /// Maximum hold time, if the client specifies one.

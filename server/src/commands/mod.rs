@@ -28,5 +28,5 @@ pub(crate) use subscribe::subscribe_to;
 /// Result of a command.
 type CommandOutcome = Result<Success<'static>, CommandError>;
 
-/// A command that was started, or else why it was refused.
+/// A started command, or the error with which it was refused.
 type StartedCommand = Result<EngineResponse<CommandOutcome>, CommandError>;

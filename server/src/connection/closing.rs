@@ -22,8 +22,10 @@ pub(super) fn close<S: Socket, P: Protocol<S>>(
     // Detach early: the session has already released this connection, and another one may use the permit.
     let services = Arc::clone(&attachment.services);
     drop(attachment);
-    if let Ending::Close(code) = ending {
-        P::write_farewell(code, &services, &mut out.bytes);
+    match ending {
+        Ending::Close(code) => P::write_farewell(code, &services, &mut out.bytes),
+        Ending::ClosedByPeer(code) => P::write_close_reply(code, &mut out.bytes),
+        Ending::Lost | Ending::Released => {}
     }
     Box::pin(async move {
         close_socket(socket, out, &services).await;

@@ -137,8 +137,8 @@ impl<S: Socket> CountedSocket<S> {
         self.sent = self.sent.wrapping_add(self.socket.sent(taken) as u32);
     }
 
-    /// Reads, and records that the peer is alive. A large message that arrives slowly shows it, too, and so
-    /// does part of a TLS record, although it yields nothing to read.
+    /// Reads, and records that the peer is alive if any bytes have arrived, even part of a TLS record that
+    /// yields no data.
     pub(super) fn poll_read(
         &mut self,
         context: &mut task::Context<'_>,

@@ -39,7 +39,7 @@ impl Inbox {
         Self { bytes_left: 0, inputs_left: 0, unhandled }
     }
 
-    /// Allows more input to be handled.
+    /// Renews the budget of input that may be handled before other tasks run.
     pub(super) fn refill(&mut self, inputs: u16) {
         (self.bytes_left, self.inputs_left) = (BYTES_PER_POLL, inputs);
     }
@@ -48,7 +48,7 @@ impl Inbox {
         self.bytes_left == 0 || self.inputs_left == 0
     }
 
-    /// Whether there is no input, and none is waited for.
+    /// Whether no input is left and the budget is not used up.
     pub(super) fn is_empty(&self) -> bool {
         self.unhandled.is_none() && !self.is_used_up()
     }

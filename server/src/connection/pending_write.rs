@@ -10,7 +10,7 @@ use tokio::io::AsyncWrite;
 pub(crate) struct PendingWrite {
     pub(crate) bytes: Vec<u8>,
     written: usize,
-    /// Sample in `bytes`; see [`Attachment::delivered`](crate::client::Attachment).
+    /// Publish time of the sampled message in `bytes`; see [`Attachment::delivered`](crate::client::Attachment).
     published_at: Option<Timestamp>,
 }
 

@@ -26,10 +26,10 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
     /// Maximum number of bytes of input kept until they can be handled.
     const MAX_UNHANDLED_BYTES: usize = usize::MAX;
 
-    /// Whether the peer's kernel answers pings: the client itself cannot.
+    /// Whether the kernel's acknowledgement of a ping counts as the answer, because the client cannot answer.
     const PINGS_ARE_ACKNOWLEDGED: bool = false;
 
-    /// How a connection ends whose client does not read.
+    /// How a connection ends if its client does not read.
     const TOO_SLOW: Ending = Ending::Lost;
 
     fn dialect(&self) -> DialectName;
@@ -52,7 +52,7 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
         link: &mut Link<'_, Self::Commands>,
     ) -> Handled;
 
-    /// Returns the session's input if `bytes` are the answer to a ping and nothing else.
+    /// Returns the input for the state machine if `bytes` contain the answer to a ping and nothing else.
     fn ping_answer(&self, _bytes: &[u8]) -> Option<ConnectionInput> {
         None
     }
@@ -113,10 +113,10 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
     /// Answers the client's held request, if there is one.
     fn answer(&mut self, _link: &mut Link<'_, Self::Commands>) {}
 
-    /// Handles that another poll of the session has arrived.
+    /// Called when another poll of the session has arrived.
     fn superseded(&mut self, _link: &mut Link<'_, Self::Commands>) {}
 
-    /// Handles that the kernel has accepted all output.
+    /// Called when the kernel has accepted all output.
     ///
     /// # Errors
     /// Returns how the connection ends, if this was its last output.
@@ -124,7 +124,7 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
         Ok(())
     }
 
-    /// Handles that the session has released the connection.
+    /// Called when the session has released the connection.
     ///
     /// # Errors
     /// Returns how the connection ends, unless a last response must be sent first.
@@ -132,10 +132,13 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
         Err(Ending::Close(code))
     }
 
+    /// Answers the message with which the peer has closed the connection, as the last output.
+    fn write_close_reply(_code: Option<u16>, _out: &mut Vec<u8>) {}
+
     /// Writes why the server closes the connection, and when to reconnect.
     fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>);
 
-    /// Drops what is not needed while parked.
+    /// Drops state that is not needed while the connection is parked.
     #[must_use]
     fn park(self) -> Self {
         self
@@ -162,8 +165,8 @@ pub(crate) type End = (SuspendReason, Ending);
 pub(crate) enum Ending {
     /// The server closes the connection, with this code.
     Close(CloseCode),
-    /// The peer has closed the connection. The pending output is still sent.
-    ClosedByPeer,
+    /// The peer has closed the connection, possibly with a code. The pending output is still sent.
+    ClosedByPeer(Option<u16>),
     /// The peer has disconnected.
     Lost,
     /// The socket continues without this session.

@@ -49,8 +49,8 @@ pub(crate) struct Connection<S, P: Protocol<S>> {
     hold: WriteHold,
     park_timer: ParkTimer,
     backoff: ParkBackoff,
-    /// Why the connection ends, if that was found out while commands were pending. It ends after their
-    /// replies have been sent.
+    /// Reason to end the connection, found while commands were pending. It ends after their replies have been
+    /// sent.
     deferred_end: Option<End>,
 }
 
@@ -65,8 +65,8 @@ type StepResult<T = ()> = Result<T, Ending>;
 
 /// Runs a connection until it ends or is parked. If its socket is to be used further, returns the connection.
 ///
-/// A task is as large as everything that it ever holds, including arguments that were moved elsewhere. For
-/// this reason, the code that ends the connection is boxed.
+/// A task reserves space for every value held across an await, and for arguments even after they are moved
+/// elsewhere. For this reason, the code that ends the connection is boxed.
 #[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve space for its argument twice")]
 pub(crate) fn drive<S: Socket, P: Protocol<S>>(
     mut connection: Connection<S, P>,
@@ -234,8 +234,9 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         let receives_first =
             self.backlog.has_more && self.protocol.receives_first() && self.has_readable_bytes();
         if self.subscriptions.is_none() && !receives_first {
-            if self.backlog.has_more && self.protocol.can_send() {
-                self.take_batch();
+            if self.backlog.has_more && self.protocol.can_send() && !self.take_batch() {
+                // The session has released the connection: a signal says why.
+                return Ok(Poll::Ready(()));
             }
             // Answer last, so that an immediate answer includes the messages.
             if self.is_due || self.protocol.has_answer() {
@@ -308,7 +309,8 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         protocol.greet(&refused, recovered, &mut link);
     }
 
-    fn take_batch(&mut self) {
+    /// Takes a batch of messages. Returns whether the session is attached to this connection.
+    fn take_batch(&mut self) -> bool {
         let Self { attachment, protocol, out, .. } = self;
         let (services, before) = (&attachment.services, out.bytes.len());
         let batch = attachment
@@ -317,10 +319,12 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
             Some(DeliveryBatch { backlog, published_at, .. }) => {
                 self.backlog = backlog;
                 self.out.add_sample(published_at);
+                true
             }
             None => {
                 self.backlog = Backlog::default();
                 self.out.bytes.truncate(before);
+                false
             }
         }
     }
@@ -436,12 +440,11 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         let mut kept = self.inbox.take_with(read);
         let bytes = kept.as_deref_mut().unwrap_or(read);
         let (mut at, mut is_incomplete, mut end) = (0, false, None);
-        // A signal takes precedence over all input but the first.
         while at < bytes.len()
             && end.is_none()
             && self.inbox.inputs_left > 0
             && P::can_receive(&self.commands)
-            && (at == 0 || !self.attachment.mailbox.has_signals())
+            && (at == 0 || !self.has_precedence())
         {
             let (protocol, mut link) = self.split();
             let handled = protocol.receive(&mut bytes[at..], &mut fragments, &mut link);
@@ -464,6 +467,11 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         };
         self.inbox.keep(rest, !is_incomplete, fragments, &self.attachment);
         end
+    }
+
+    /// Whether a signal or a message for the client takes precedence over further input.
+    fn has_precedence(&self) -> bool {
+        self.attachment.mailbox.has_signals() || self.backlog.has_more && self.protocol.can_send()
     }
 
     fn too_slow(&self) -> Ending {

@@ -18,7 +18,7 @@ struct HeldLock {
     taken_at: &'static Location<'static>,
 }
 
-/// Record that this thread holds a lock. Empty in builds without debug assertions.
+/// Marks a lock as held by this thread until dropped. Empty in builds without debug assertions.
 #[derive(Debug)]
 pub(super) struct Held(#[cfg(debug_assertions)] HeldLock);
 

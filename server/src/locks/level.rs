@@ -1,6 +1,6 @@
 //! The levels of locks, as types: the second parameter of a lock's type is its level.
 
-/// Level as a type.
+/// Type that represents a [`Level`].
 pub(crate) trait LockLevel {
     const LEVEL: Level;
 }
@@ -28,8 +28,8 @@ macro_rules! levels {
 // The order, from the outermost to the innermost.
 levels! {
     /// The table of all sessions, channels or reminders. Every thread uses it, so it is locked for a single
-    /// access, and by threads that hold no lock for which others may wait. Calls to the memory engine look
-    /// up a channel, and are therefore made with no lock held.
+    /// access, and only by a thread that holds no other lock. Calls to the memory engine look up a channel,
+    /// and are therefore made with no lock held.
     Table,
     /// A session. It reads logs, and joins and leaves them, in one step with the change to its own state. A
     /// log notifies its sessions only after it is unlocked.

@@ -87,22 +87,22 @@ pub(super) async fn command(
     (timeout, still_working): (Duration, impl Fn() + Send),
 ) -> Reply {
     let (head, body) = request.into_parts();
-    let speaker = CommandContext {
+    let context = CommandContext {
         session: &session,
         services: &services,
         source: CommandSource::request(caller.address),
     };
-    let reply = commands(&head, body, speaker, (timeout, still_working)).await;
+    let reply = commands(&head, body, context, (timeout, still_working)).await;
     finish(reply, &caller, &head.headers)
 }
 
 async fn commands(
     head: &Parts,
     body: Incoming,
-    speaker: CommandContext<'_>,
+    context: CommandContext<'_>,
     (timeout, still_working): (Duration, impl Fn() + Send),
 ) -> Reply {
-    let CommandContext { session, services, source: via } = speaker;
+    let CommandContext { session, services, source: via } = context;
     let limits = BodyLimits { max_bytes: services.settings.max_message, timeout };
     if let Some(pause) = services.rate_limit_delay(session) {
         pause.await;
@@ -114,7 +114,7 @@ async fn commands(
     };
     match read.await {
         Ok(body) => {
-            let mut work = pin!(carry_out_all(&body, speaker));
+            let mut work = pin!(carry_out_all(&body, context));
             // The time limit applies to the client's request. Calls to the backend or the engine may take
             // longer, which is no reason to close the connection.
             loop {
@@ -130,21 +130,21 @@ async fn commands(
 }
 
 /// Executes the commands in a complete body.
-pub(crate) async fn carry_out_all(body: &[u8], speaker: CommandContext<'_>) -> Reply {
-    match replies(body, speaker).await {
+pub(crate) async fn carry_out_all(body: &[u8], context: CommandContext<'_>) -> Reply {
+    match replies(body, context).await {
         Ok(replies) => array(replies),
         Err(error) => error.into(),
     }
 }
 
-async fn replies(body: &[u8], speaker: CommandContext<'_>) -> Result<JsonArray, ApiError> {
-    let CommandContext { session, services, .. } = speaker;
+async fn replies(body: &[u8], context: CommandContext<'_>) -> Result<JsonArray, ApiError> {
+    let CommandContext { session, services, .. } = context;
     let texts = texts(body)?;
     services.count_frames(session, texts.len().saturating_sub(1));
     let (mut replies, mut any_received) = (JsonArray::default(), false);
     for text in texts {
         // The reply is complete before the next command begins.
-        let is_received = carry_out::<Json>(Json::default().read(text), speaker, &mut replies).await;
+        let is_received = carry_out::<Json>(Json::default().read(text), context, &mut replies).await;
         any_received |= is_received;
         if is_received && session.phase() == Phase::Closed(CloseReason::Client) && is_close(text) {
             // The client closed the session itself. Ignore the commands that follow.

@@ -42,7 +42,7 @@ enum NextPoll {
     Connect(Box<HeldPoll<TcpSocket, Box<ConnectResponseWriter>, PollingSocket>>),
 }
 
-/// What a socket needs after the response to its poll.
+/// State that a socket keeps from one poll to the next.
 struct PollingSocket {
     address: IpAddr,
     open_connection: OpenConnection,
@@ -138,7 +138,7 @@ fn serve(mut next: NextPoll, mut is_new: bool) -> impl Future<Output = ()> + Sen
             if std::mem::replace(&mut is_new, true) {
                 poll::count_request(next.attachment()).await;
             }
-            // Nothing that is moved elsewhere gets a name here, because the task would have space for it.
+            // Do not name values that are moved elsewhere: the task would reserve space for them.
             let Some((socket, backoff, PollingSocket { address, open_connection, context, .. })) =
                 next.hold().await
             else {

@@ -76,11 +76,11 @@ const _: () = assert!(size_of::<SessionCell>() <= 360);
 /// Arena of all sessions.
 pub(crate) type Cells = Arena<SessionCell>;
 
-/// Where channels look up the sessions that subscribe to them.
+/// Table in which channels look up the sessions of their subscribers.
 #[derive(Debug)]
 pub(crate) struct SessionLookup {
     pub(super) cells: Arc<Cells>,
-    /// Set once the sessions exist.
+    /// Set when [`Sessions`] is created, after this lookup.
     pub(super) sessions: OnceLock<Weak<Sessions>>,
 }
 

@@ -69,8 +69,9 @@ impl Sessions {
         Some(batch)
     }
 
-    /// Returns when the message was published that `later` messages followed in the batch just sent. `None` if
-    /// its time must not be measured: a client that is catching up gets messages that have waited for it.
+    /// Returns the publish time of the message that precedes the last `later` messages of the batch just sent.
+    /// `None` if its time must not be measured: a client that is catching up gets messages that have waited
+    /// for it.
     #[cold]
     fn published_at(&self, outbox: &SessionOutbox, later: u64) -> Option<Timestamp> {
         if outbox.is_catching_up() {

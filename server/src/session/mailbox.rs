@@ -165,7 +165,7 @@ impl Mailbox {
     /// Takes the permit of the connection that this one replaces, unless it has a permit.
     pub(super) fn ensure_permit(&self, replaced_permit: impl FnOnce() -> Option<Permit>) {
         if !self.has_permit() {
-            // The other permit is behind a lock of the same level.
+            // Take the other permit first: both permits have locks of the same level, which must not be nested.
             let permit = replaced_permit();
             *self.permit.lock() = permit;
         }

@@ -22,8 +22,8 @@ pub(super) fn unless_panicked<R>(act: impl FnOnce() -> R) -> Option<R> {
 }
 
 impl SessionCell {
-    /// Changes a session without a step, which affects neither its phase nor its deadlines. If the change
-    /// panics, `end` must [end](Sessions::end_half_changed) the session.
+    /// Makes a change that needs no step, because it affects neither the session's phase nor its deadlines.
+    /// If the change panics, `end` must [end](Sessions::end_half_changed) the session.
     #[inline]
     pub(super) fn change<R>(
         &self,
@@ -69,14 +69,15 @@ impl Sessions {
         tracing::error!(session = %session.id(), "panic while a session was being changed; the session is closed");
         _ = unless_panicked(|| self.finish(&mut step, std::task::Waker::wake));
         let identity = session.identity();
-        // The outbox may be inconsistent. A channel that it has lost finds no session to notify.
+        // The outbox may be inconsistent. If it has lost a subscription, the channel still has the subscriber,
+        // but finds no session to notify.
         _ = unless_panicked(|| {
             for subscription in outbox.into_iter().flat_map(|mut outbox| outbox.clear()) {
                 self.enqueue_leave(session, &identity, &subscription.channel);
                 self.complete_unsubscribe(&subscription);
             }
         });
-        // These have no effect unless the session had ended before the panic.
+        // This has no effect unless the session had already ended before the panic.
         self.remove(session, &identity);
     }
 }

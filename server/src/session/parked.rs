@@ -55,8 +55,8 @@ pub(crate) struct PendingWork {
     pub(crate) read: Vec<u8>,
     /// Bytes that the kernel did not accept.
     pub(crate) unwritten: Vec<u8>,
-    /// Sample in `unwritten`, or in messages that were taken and that the task will send; see
-    /// [`DeliveryBatch::published_at`](super::DeliveryBatch).
+    /// Publish time of the sampled message in `unwritten`, or in messages that were taken and that the task
+    /// will send; see [`DeliveryBatch::published_at`](super::DeliveryBatch).
     pub(crate) published_at: Option<Timestamp>,
     /// Seq of the ping at the end of `unwritten`, if there is one.
     pub(crate) ping: Option<u64>,

@@ -281,7 +281,7 @@ fn check(parks: bool, panic_in_handler: impl FnOnce(&mut World)) {
         let hello = world.connect(&format!("resume={}", world.clients[0].token));
         assert_eq!(hello["hello"]["recovered"], false, "{hello}");
     }
-    // Nothing of any session is left once all have ended.
+    // Once all sessions have ended, no session, permit, connection or subscriber is left.
     for client in &world.clients {
         world.server.end(&client.session);
         client.disconnect();

@@ -11,7 +11,7 @@ use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
 
-/// A tracer, of which this build has none.
+/// Tracer type of a build without the feature `otlp`; it has no values.
 #[derive(Debug)]
 pub(crate) enum Tracer {}
 

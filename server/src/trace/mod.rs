@@ -6,7 +6,8 @@
 //!    fan out                 ────────┐      from the append until all waiting subscribers have been notified
 //! ```
 //!
-//! How long messages take to reach the sockets is a metric of every build, `encke_delivery_seconds`.
+//! The metric `encke_delivery_seconds`, which every build has, measures how long messages take to reach the
+//! sockets.
 //!
 //! Tracing requires the feature `otlp`. Without it, the types that other modules use have no size and do
 //! nothing.

@@ -119,7 +119,7 @@ pub struct ExpiryWorker<A> {
 }
 
 impl<A: ExpiryHandler> ExpiryWorker<A> {
-    /// Creates the state of the worker with this number.
+    /// Creates a worker without its thread.
     pub fn new(
         number: usize,
         batches: Receiver<ExpiryBatch>,

@@ -66,7 +66,7 @@ fn measure_each_transport(parking: &str) {
         server.admin.metrics().value("encke_connections{transport=\"poll\",dialect=\"json\"}") == 1.0
     });
     await_parked(3);
-    // Let its task find that nothing is pending.
+    // Give the task of the poll time to find that no message is pending.
     let_pass(Duration::from_millis(100));
     publish(&server, "c", 1);
     poll.response();

@@ -61,8 +61,8 @@ pub(super) async fn command(
         // Answer immediately: only one `/meta/connect` of a request is held.
         replies.push(&message.reply_to().reply().succeeded().to_json());
     } else {
-        let speaker = CommandContext { session: &session, services, source: CommandSource::request(address) };
-        carry_out(message, speaker, replies).await;
+        let context = CommandContext { session: &session, services, source: CommandSource::request(address) };
+        carry_out(message, context, replies).await;
     }
     true
 }
@@ -70,14 +70,14 @@ pub(super) async fn command(
 /// Handles a message other than a `/meta/connect` for an existing session, and replies.
 pub(in crate::public) async fn carry_out(
     message: ClientMessage<'_>,
-    speaker: CommandContext<'_>,
+    context: CommandContext<'_>,
     replies: &mut Replies,
 ) {
-    let CommandContext { session, services, .. } = speaker;
+    let CommandContext { session, services, .. } = context;
     let reply_to = message.reply_to();
     let before = replies.0.len();
     let request = [message.into_request(false)];
-    let is_received = commands::carry_out::<Bayeux>(request, speaker, replies).await;
+    let is_received = commands::carry_out::<Bayeux>(request, context, replies).await;
     if replies.0.len() == before {
         // The command has ended the session, or the session had already ended. In the latter case nothing was
         // done, and no reply may claim otherwise.

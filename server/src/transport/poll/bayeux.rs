@@ -91,6 +91,7 @@ impl PollResponseWriter for Box<ConnectResponseWriter> {
     }
 
     fn respond_closed(&mut self, code: CloseCode, attachment: &Attachment) -> PollResponse {
+        self.discard_messages();
         let reply = final_reply(self.connect.reply(), code, attachment).to_json();
         self.content(&reply)
     }

@@ -56,15 +56,15 @@ pub(crate) struct Answered<S, C> {
     pub(crate) socket: S,
     /// Bytes of the next request that were already read.
     pub(crate) read: Vec<u8>,
-    /// The parking backoff, which carries over.
+    /// Parking backoff, which the next poll on the socket inherits.
     pub(crate) backoff: ParkBackoff,
     pub(crate) continuation: C,
 }
 
 /// Holds a request until it is answered or parked. Returns `None` if the connection is closed or parked.
 ///
-/// A task is as large as everything that it ever holds, including what was moved elsewhere. Therefore this
-/// future holds only the connection, and the code that ends it is boxed.
+/// A task reserves space for every value held across an await, and for arguments even after they are moved
+/// elsewhere. Therefore this future holds only the connection, and the code that ends it is boxed.
 pub(crate) fn serve<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(
     poll: HeldPoll<S, F, C>,
 ) -> impl Future<Output = Option<Answered<S, C>>> + Send {

@@ -55,9 +55,9 @@ pub(crate) type Upgraded<S> = (S, Vec<u8>);
 
 /// Serves a WebSocket to its end, once it is upgraded.
 ///
-/// A task is as large as everything that it ever holds, including arguments that were moved elsewhere.
-/// Therefore the beginning is boxed, and the task itself holds only the connection. Callers ignore the
-/// result, since these dialects never open another session.
+/// A task reserves space for every value held across an await, and for arguments even after they are moved
+/// elsewhere. Therefore the beginning is boxed, and the task itself holds only the connection. The result of
+/// `drive` is dropped, since these dialects never open another session.
 pub(crate) fn serve<S: Socket, D: WebSocketDialect>(
     upgrade: Upgrade<D>,
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
@@ -91,7 +91,7 @@ pub(crate) fn serve_with_session<S: Socket, D: WebSocketDialect, H: SocketOwner<
 /// State that belongs to a socket rather than to one of its sessions. It is kept while the connection is
 /// parked.
 pub(crate) trait SocketOwner<S>: Sized + Send + 'static {
-    /// Drops what is not needed while parked.
+    /// Drops state that is not needed while the connection is parked.
     #[must_use]
     fn park(self) -> Self;
 

@@ -74,10 +74,7 @@ impl<D: WebSocketDialect, H> WebSocket<D, H> {
             ClientFrame::Binary => {
                 return Some((SuspendReason::BadFrame, Ending::Close(CloseCode::UnsupportedData)));
             }
-            ClientFrame::Close(code) => {
-                Frames(&mut link.out.bytes).close_reply(code);
-                return Some((SuspendReason::PeerClosed, Ending::ClosedByPeer));
-            }
+            ClientFrame::Close(code) => return Some((SuspendReason::PeerClosed, Ending::ClosedByPeer(code))),
         }
         None
     }
@@ -195,6 +192,10 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocke
             self.dialect.answer_held_on_close(code, link.attachment, &mut Frames(&mut link.out.bytes));
         }
         Err(Ending::Close(code))
+    }
+
+    fn write_close_reply(code: Option<u16>, out: &mut Vec<u8>) {
+        Frames(out).close_reply(code);
     }
 
     fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>) {

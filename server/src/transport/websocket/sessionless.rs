@@ -102,10 +102,7 @@ impl<S: Socket> SessionlessSocket<S> {
             }
             ClientFrame::Pong(_) | ClientFrame::Fragment => None,
             ClientFrame::Binary => return Err(CloseCode::UnsupportedData.into()),
-            ClientFrame::Close(code) => {
-                frames.close_reply(code);
-                return Err(SocketEnd(Ending::ClosedByPeer));
-            }
+            ClientFrame::Close(code) => return Err(SocketEnd(Ending::ClosedByPeer(code))),
         };
         self.read.drain(..length);
         self.read.shrink_to_fit();
@@ -155,10 +152,12 @@ impl<S: Socket> SessionlessSocket<S> {
 
     /// Closes the socket.
     pub(crate) async fn close(self, SocketEnd(ending): SocketEnd) {
-        let Self { socket, mut out, services, .. } = self;
+        let Self { socket, read, fragments, account, mut out, services, .. } = self;
+        // Free the memory of a partial message now: the closing handshake may take a while.
+        drop((read, fragments, account));
         match ending {
             Ending::Lost | Ending::Released => return,
-            Ending::ClosedByPeer => {}
+            Ending::ClosedByPeer(code) => Frames(&mut out.bytes).close_reply(code),
             Ending::Close(code) => write_farewell::<BayeuxSocket>(code, &services, &mut out.bytes),
         }
         close_socket(socket, out, &services).await;

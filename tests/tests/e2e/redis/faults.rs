@@ -1,8 +1,9 @@
 use std::time::Duration;
 
+use encke_tests::raw::{CLOSE, PING, PONG, TEXT, masked};
 use encke_tests::redis::Redis;
 use encke_tests::waiting::{eventually_within, until};
-use encke_tests::{Client, RunningServer};
+use encke_tests::{Client, RawClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::nodes::{assert_message, subscribers_with_three_messages};
@@ -282,4 +283,19 @@ fn metrics_report_the_state_of_redis() {
     until("Redis is connected again", || value("up") == 1.0 && value("connects_total") == 2.0);
     assert!(value("generation") >= generation, "{generation}");
     until("the channel is opened again", || value("channel_opens_total") >= 2.0);
+}
+
+/// A client that closes its connection while a publish is pending gets the reply before the Close frame.
+#[test]
+fn a_close_frame_is_answered_after_pending_replies() {
+    let redis = Redis::start();
+    let node = node(&redis);
+    let (mut client, _) = RawClient::greeted(node.public, "");
+    redis.process().while_stopped(|| {
+        let publish = masked(TEXT, br#"{"id":1,"publish":{"channel":"news","data":1}}"#);
+        client.send(&[publish, masked(PING, b"read"), masked(CLOSE, &[0x03, 0xE8])].concat());
+        assert_eq!(client.frame_of(PONG).payload, b"read");
+    });
+    assert_eq!(client.object()["reply"]["ok"]["offset"], 1);
+    assert_eq!(client.frame_of(CLOSE).payload, [0x03, 0xE8]);
 }
