@@ -282,7 +282,8 @@ enum Notified {
     /// Nothing remains to be done.
     Sent,
     NeedsAcknowledgement(Arc<Sessions>, ConnectionId),
-    Unparked(Option<Unparked>),
+    /// Boxed because few notifications unpark a connection but each one moves this.
+    Unparked(Option<Box<Unparked>>),
 }
 
 impl Notified {
@@ -295,6 +296,7 @@ impl Notified {
         })
     }
 
+    #[inline]
     fn finish(self, session: &SessionCell) -> Option<Waker> {
         match self {
             Self::Signalled(waker) => return waker,
@@ -302,7 +304,7 @@ impl Notified {
             Self::NeedsAcknowledgement(sessions, id) => {
                 sessions.handle_connection(session, id, ConnectionInput::Sent);
             }
-            Self::Unparked(unparked) => Unparked::start(unparked, session),
+            Self::Unparked(unparked) => Unparked::start(unparked.map(|unparked| *unparked), session),
         }
         None
     }
@@ -323,7 +325,7 @@ impl SessionState {
                 Notified::NeedsAcknowledgement(Arc::clone(connection.sessions()), id)
             }
             DeliveryOutcome::Partial(work) => {
-                Notified::Unparked(self.unpark(id, session.reference(), Signals::NONE, work))
+                Notified::Unparked(self.unpark(id, session.reference(), Signals::NONE, work).map(Box::new))
             }
         }
     }
@@ -351,7 +353,7 @@ impl Sessions {
             let is_this = state.parked_connection().is_some_and(|(id, _)| id == connection);
             let unparked = is_this
                 .then(|| state.unpark(connection, session.reference(), signals, PendingWork::default()));
-            Notified::Unparked(unparked.flatten())
+            Notified::Unparked(unparked.flatten().map(Box::new))
         };
         session.change(signal, |state| self.end_half_changed(session, state))?.finish(session)
     }
