@@ -21,7 +21,7 @@ pub(crate) struct HeldRequest<F, C> {
     /// Header lines of the response.
     pub(super) headers: Box<[u8]>,
     pub(super) keep_alive: bool,
-    /// What the socket's task needs after the response.
+    /// State that the socket's task needs after the response.
     pub(crate) continuation: C,
 }
 
