@@ -58,6 +58,8 @@ pub struct Fragments {
     /// Whether the message is text. `None` before its first fragment.
     is_text: Option<bool>,
     payload: Vec<u8>,
+    /// Number of bytes of a text that are known to be valid UTF-8.
+    valid: usize,
 }
 
 impl Fragments {
@@ -78,6 +80,16 @@ impl Fragments {
         self.payload.reserve_exact(payload.len().max(self.payload.len() / 8));
         self.payload.extend_from_slice(payload);
     }
+
+    /// Checks the text so far. A character may continue in the next fragment.
+    fn check_utf8(&mut self) -> Result<(), FrameError> {
+        match str::from_utf8(&self.payload[self.valid..]) {
+            Ok(_) => self.valid = self.payload.len(),
+            Err(error) if error.error_len().is_none() => self.valid += error.valid_up_to(),
+            Err(_) => return Err(FrameError::InvalidUtf8),
+        }
+        Ok(())
+    }
 }
 
 /// Header of a frame.
@@ -92,18 +104,26 @@ impl Header {
     #[inline]
     fn parse(bytes: &[u8]) -> Result<Option<Self>, FrameError> {
         let &[first, second, ref rest @ ..] = bytes else { return Ok(None) };
+        let extended = match second & !MASKED {
+            126 => 2,
+            127 => 8,
+            _ => 0,
+        };
+        let mask = if second & MASKED == 0 { 0 } else { 4 };
+        if rest.len() < extended + mask {
+            return Ok(None);
+        }
         if first & RESERVED != 0 {
             return Err(FrameError::Protocol("reserved bits are set"));
         }
         if second & MASKED == 0 {
             return Err(FrameError::Protocol("the frame is not masked"));
         }
-        let (extended, payload_len) = match second & !MASKED {
-            126 => (2, rest.first_chunk().map(|length| u64::from(u16::from_be_bytes(*length)))),
-            127 => (8, rest.first_chunk().map(|length| u64::from_be_bytes(*length))),
-            short => (0, Some(u64::from(short))),
+        let payload_len = match second & !MASKED {
+            short @ ..126 => u64::from(short),
+            _ => rest[..extended].iter().fold(0, |length, byte| length << 8 | u64::from(*byte)),
         };
-        Ok(payload_len.map(|payload_len| Self { first, payload_start: 2 + extended + 4, payload_len }))
+        Ok(Some(Self { first, payload_start: 2 + extended + mask, payload_len }))
     }
 
     fn opcode(&self) -> u8 {
@@ -169,6 +189,9 @@ pub fn decode<'a>(
         opcode => {
             let is_text = *fragments.is_text.get_or_insert(opcode == TEXT);
             fragments.append(payload);
+            if is_text {
+                fragments.check_utf8()?;
+            }
             match (header.is_final(), is_text) {
                 (false, _) => ClientFrame::Fragment,
                 (true, false) => {
@@ -300,11 +323,11 @@ mod tests {
     fn unacceptable_headers_are_rejected() {
         let protocol_error = |bytes: &mut [u8]| matches!(decoded(bytes), Err(FrameError::Protocol(_)));
         for first in [0xC1, 0xA1, 0x91, 0x83, 0x87, 0x8B, 0x8F, 0x09, 0x08, 0x80, 0x00] {
-            assert!(protocol_error(&mut [first, MASKED]), "{first:#x}");
+            assert!(protocol_error(&mut [first, MASKED, 1, 2, 3, 4]), "{first:#x}");
         }
         assert!(protocol_error(&mut [0x81, 0]), "not masked");
-        assert!(protocol_error(&mut [0x89, MASKED | 126, 0, 126]), "a long ping");
-        let mut huge = [0x81, MASKED | 127, 0x40, 0, 0, 0, 0, 0, 0, 0];
+        assert!(protocol_error(&mut [0x89, MASKED | 126, 0, 126, 1, 2, 3, 4]), "a long ping");
+        let mut huge = [0x81, MASKED | 127, 0x40, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
         assert_eq!(decoded(&mut huge), Err(FrameError::TooBig));
         let mut fragments = Fragments::default();
         for (mut bytes, expected) in [
@@ -326,7 +349,11 @@ mod tests {
         {
             decode(&mut masked(TEXT, &[0xC3]), &mut fragments, 10).expect("a fragment");
             assert_eq!(decode(&mut masked(FINAL | CONTINUATION, &[second]), &mut fragments, 10), expected);
+            fragments = Fragments::default();
         }
+        let mut bytes = masked(TEXT, &[0xC3, 0x28]);
+        let invalid = decode(&mut bytes, &mut fragments, 10);
+        assert_eq!(invalid, Err(FrameError::InvalidUtf8), "no later fragment can make it valid");
     }
 
     #[test]

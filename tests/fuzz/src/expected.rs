@@ -62,41 +62,51 @@ impl ExpectedStream {
                 return expected;
             }
         }
-        if FrameHeader::read(rest).is_some_and(|header| header.payload > MAX_MESSAGE as u64) {
-            // The server need not wait for the rest of the frame. The frame may be invalid in other respects
-            // too.
-            expected.end = ExpectedEnd::Refused(&[TooBig, BadFrame]);
+        // The server does not wait for the rest of a frame whose header shows that it must be refused.
+        if let Some(header) = FrameHeader::read(rest) {
+            expected.header(&header);
         }
         expected
     }
 
-    fn frame(&mut self, ParsedFrame { header, payload }: ParsedFrame) {
+    /// Sets the end if a frame with this header must be refused.
+    fn header(&mut self, header: &FrameHeader) {
         let is_control = header.opcode >= CLOSE;
+        let follows = match header.opcode {
+            CONTINUATION => self.open.is_some(),
+            TEXT | BINARY => self.open.is_none(),
+            opcode => matches!(opcode, CLOSE | PING | PONG),
+        };
         let is_sound = header.is_plain
             && header.mask.is_some()
-            && matches!(header.opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG)
-            && !(is_control && (!header.is_final || payload.len() > 125));
-        let is_short = payload.len() <= MAX_MESSAGE;
+            && follows
+            && !(is_control && (!header.is_final || header.payload > 125));
+        let open = self.open.as_ref().filter(|_| !is_control).map_or(0, |open| open.bytes.len() as u64);
+        let is_short = header.payload.saturating_add(open) <= MAX_MESSAGE as u64;
         if !is_sound || !is_short {
             self.end = ExpectedEnd::Refused(match (is_sound, is_short) {
                 (true, _) => &[TooBig],
                 (false, true) => &[BadFrame],
                 (false, false) => &[BadFrame, TooBig],
             });
+        }
+    }
+
+    fn frame(&mut self, ParsedFrame { header, payload }: ParsedFrame) {
+        self.header(&header);
+        if self.end != ExpectedEnd::Open {
             return;
         }
         match header.opcode {
-            CONTINUATION if self.open.is_some() => self.part(header.is_final, &payload),
-            TEXT | BINARY if self.open.is_none() => {
+            CONTINUATION => self.part(header.is_final, &payload),
+            TEXT | BINARY => {
                 self.open = Some(OpenMessage { is_text: header.opcode == TEXT, bytes: Vec::new() });
                 self.part(header.is_final, &payload);
             }
             PING => self.answers.push(ExpectedAnswer::Pong(payload)),
             PONG if payload.len() == 8 => self.may_end(),
             PONG => {}
-            CLOSE => self.end = close(&payload),
-            // This frame continues no message, or begins one before the previous message is complete.
-            _ => self.end = ExpectedEnd::Refused(&[BadFrame]),
+            _ => self.end = close(&payload),
         }
     }
 
