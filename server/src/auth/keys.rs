@@ -81,7 +81,7 @@ pub enum BadKey {
     /// The text is not a valid RS256 key.
     #[error("not an RSA public key (in PEM: `-----BEGIN PUBLIC KEY-----`)")]
     NotRsa,
-    /// The RSA key is too weak, or so long that verification is too slow.
+    /// The RSA key is too short to be secure, or too long to verify quickly.
     #[error("the RSA key must have {} to {} bits", MODULUS_BITS.start(), MODULUS_BITS.end())]
     RsaSize,
     /// The text is not a valid ES256 key.

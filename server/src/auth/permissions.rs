@@ -11,7 +11,7 @@ use super::AuthError;
 pub enum Permission {
     Subscribe,
     Publish,
-    /// Permission to see who is subscribed.
+    /// Permission to list a channel's subscribers.
     Presence,
 }
 

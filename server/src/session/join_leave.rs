@@ -129,8 +129,8 @@ impl JoinLeave {
         }
     }
 
-    /// Returns the notice to publish next. If there is none, records that the channel's task has ended, and
-    /// returns `None`.
+    /// Returns the notice to publish next. If the queue is empty, records that the channel's task has ended,
+    /// and returns `None`.
     fn oldest(&self, channel: &ChannelName) -> Option<Notice> {
         let (removed, is_settled) = {
             let mut table = self.table.lock();

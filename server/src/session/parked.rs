@@ -245,8 +245,8 @@ impl SessionState {
                     }
                     Err(work) => return self.unpark(id, session.reference(), Signals::NONE, work),
                 },
-                // Evidence that only the kernel has seen counts as well. If there is none, the connection's
-                // task decides what to do.
+                // Evidence that only the kernel has seen counts as well. Without it, the connection's task
+                // decides what to do.
                 Output::Probe(_) if connection.is_alive() => {
                     self.machine.received(step.now);
                     self.machine

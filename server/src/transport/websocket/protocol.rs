@@ -91,7 +91,7 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocke
         D::NAME
     }
 
-    /// The rate limit applies to the session, whatever its connection.
+    /// The rate limit applies to the session, across its connections.
     fn next_input_at(&self, session: &SessionCell) -> Timestamp {
         session.frames.next_at()
     }

@@ -184,7 +184,7 @@ impl Plan {
         Self { connections: self.connections.min(MAX_BROADCAST_CLIENTS), ..self.clone() }
     }
 
-    /// Returns the same plan, with an interval so long that no ping falls into the measurement.
+    /// Returns the same plan with an interval longer than the measurement, so that no ping is sent during it.
     pub(crate) fn without_pings(self) -> Self {
         Self { interval: NO_PING_INTERVAL, ..self }
     }

@@ -4,7 +4,7 @@
 mod faults;
 // Exact delivery for sessions that are disconnected while the backend is down.
 mod lossless;
-// Which events are sent, and what they contain.
+// Selection and content of the events.
 mod events;
 
 use encke_tests::waiting::{eventually, until};
