@@ -5,11 +5,11 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, select};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::active::Connection;
 use super::end_of_stream::end_stream;
 use super::pending_write::PendingWrite;
 use super::protocol::{Ending, Protocol};
 use super::socket::Socket;
-use super::task::Connection;
 use crate::client::Services;
 
 /// Ends a connection that its session no longer uses.

@@ -16,11 +16,7 @@ const ACK_TIME_GRANULARITY: Duration = Duration::from_millis(20);
 /// A socket that counts the bytes it has sent, to find out which of them the peer has acknowledged.
 pub(crate) struct CountedSocket<S> {
     socket: S,
-    /// Number of bytes that the kernel has accepted. It wraps around like TCP's sequence numbers, which is
-    /// safe because far fewer than 2^32 bytes can be in flight.
-    sent: u32,
-    /// Value of `sent` at the end of the last ping.
-    ping_end: u32,
+    counters: SendCounters,
     /// Progress of the peer while the last ping is queued behind data.
     ping_progress: Option<Box<Checkpoint>>,
 }
@@ -28,8 +24,10 @@ pub(crate) struct CountedSocket<S> {
 /// Counts of the bytes that the kernel has accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SendCounters {
-    /// Total number of bytes, which wraps around.
+    /// Total number of bytes. It wraps around like TCP's sequence numbers, which is safe because far fewer than
+    /// 2^32 bytes can be in flight.
     sent: u32,
+    /// Value of `sent` at the end of the last ping.
     ping_end: u32,
 }
 
@@ -63,12 +61,17 @@ pub(super) enum PingFate {
 }
 
 impl<S: Socket> CountedSocket<S> {
-    pub(super) fn new(socket: S, SendCounters { sent, ping_end }: SendCounters) -> Self {
-        Self { socket, sent, ping_end, ping_progress: None }
+    pub(super) fn new(socket: S, counters: SendCounters) -> Self {
+        Self { socket, counters, ping_progress: None }
     }
 
     pub(super) fn into_inner(self) -> S {
         self.socket
+    }
+
+    /// Returns the socket, and the counters from which to continue.
+    pub(super) fn into_parts(self) -> (S, SendCounters) {
+        (self.socket, self.counters)
     }
 
     /// Whether the socket can be used without a task.
@@ -81,13 +84,9 @@ impl<S: Socket> CountedSocket<S> {
         self.socket.is_silent()
     }
 
-    pub(super) fn written(&self) -> SendCounters {
-        SendCounters { sent: self.sent, ping_end: self.ping_end }
-    }
-
     /// Number of bytes that the kernel has accepted. Wraps around.
     pub(super) fn sent(&self) -> u32 {
-        self.sent
+        self.counters.sent
     }
 
     /// Whether the kernel holds unread bytes.
@@ -101,7 +100,7 @@ impl<S: Socket> CountedSocket<S> {
 
     /// Records that the kernel has just accepted a ping.
     pub(super) fn ping_sent(&mut self) {
-        self.ping_end = self.sent;
+        self.counters.ping_sent();
         self.ping_progress = None;
     }
 
@@ -115,7 +114,7 @@ impl<S: Socket> CountedSocket<S> {
             return Ok(PingFate::Answered);
         }
         let unacknowledged = self.unacknowledged();
-        if self.written().has_ping_arrived(unacknowledged.bytes) {
+        if self.counters.has_ping_arrived(unacknowledged.bytes) {
             return Ok(PingFate::Arrived);
         }
         if unacknowledged.in_flight && unacknowledged.silent_for + ACK_TIME_GRANULARITY >= pong_timeout {
@@ -132,9 +131,8 @@ impl<S: Socket> CountedSocket<S> {
         Ok(PingFate::Delayed)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the count wraps around")]
     fn note_sent(&mut self, taken: usize) {
-        self.sent = self.sent.wrapping_add(self.socket.sent(taken) as u32);
+        self.counters.note_sent(self.socket.sent(taken));
     }
 
     /// Reads, and records that the peer is alive if any bytes have arrived, even part of a TLS record that

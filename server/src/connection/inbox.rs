@@ -1,3 +1,4 @@
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -5,6 +6,7 @@ use encke_core::Timestamp;
 use encke_core::frame::Fragments;
 use encke_timeouts::Sleep;
 
+use super::protocol::{End, Handled};
 use crate::admission::PartialMessage;
 use crate::client::{Attachment, PartialMessageSender};
 
@@ -12,7 +14,7 @@ use crate::client::{Attachment, PartialMessageSender};
 pub(super) const BYTES_PER_POLL: u32 = 64 * 1024;
 
 /// Input that has been read but not handled. It owns memory only while there is such input.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Inbox {
     /// How much more input may be handled before other tasks run.
     pub(super) bytes_left: u32,
@@ -36,7 +38,7 @@ impl Inbox {
     pub(super) fn new(bytes: Vec<u8>) -> Self {
         let unhandled = (!bytes.is_empty())
             .then(|| Box::new(UnhandledInput { bytes, is_ready: true, ..UnhandledInput::default() }));
-        Self { bytes_left: 0, inputs_left: 0, unhandled }
+        Self { unhandled, ..Self::default() }
     }
 
     /// Renews the budget of input that may be handled before other tasks run.
@@ -63,8 +65,10 @@ impl Inbox {
         self.unhandled.as_ref().is_some_and(|unhandled| unhandled.pause.is_some())
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.unhandled.as_ref().map_or(0, |unhandled| unhandled.bytes.len())
+    /// Returns how many bytes may be read now, if at most `max_unhandled` may be kept.
+    pub(super) fn room(&self, max_unhandled: usize) -> usize {
+        let kept = self.unhandled.as_ref().map_or(0, |unhandled| unhandled.bytes.len());
+        max_unhandled.saturating_sub(kept).min(self.bytes_left as usize)
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
@@ -95,39 +99,51 @@ impl Inbox {
         Poll::Ready(())
     }
 
-    /// Removes the input, to handle it together with `read`, which has arrived since. Returns `None` if
-    /// `read` is all there is.
-    pub(super) fn take_with(&mut self, read: &[u8]) -> Option<Vec<u8>> {
-        let unhandled = self.unhandled.as_mut().filter(|unhandled| !unhandled.bytes.is_empty())?;
-        let mut bytes = std::mem::take(&mut unhandled.bytes);
-        append(&mut bytes, read);
-        Some(bytes)
-    }
-
-    /// Removes the fragments, to continue them.
-    pub(super) fn take_fragments(&mut self) -> Fragments {
-        self.unhandled.as_mut().map(|unhandled| std::mem::take(&mut unhandled.fragments)).unwrap_or_default()
-    }
-
-    /// Keeps input that was not handled. `is_ready` is whether it may contain a complete piece of input.
-    pub(super) fn keep(
+    /// Passes the input and then `read`, which has arrived since, to `handle`, piece by piece. Ends with the
+    /// input, with the budget, with the connection, or when `handle` returns `None` because the rest must wait.
+    pub(super) fn handle(
         &mut self,
-        bytes: Vec<u8>,
-        is_ready: bool,
-        fragments: Fragments,
-        attachment: &Attachment,
-    ) {
-        if bytes.is_empty() && fragments.is_empty() {
-            self.unhandled = None;
-            return;
+        read: &mut [u8],
+        mut handle: impl FnMut(&mut [u8], &mut Fragments) -> Option<Handled>,
+    ) -> Option<End> {
+        let (mut kept, mut fragments) = match &mut self.unhandled {
+            Some(unhandled) => (mem::take(&mut unhandled.bytes), mem::take(&mut unhandled.fragments)),
+            None => Default::default(),
+        };
+        let is_kept = !kept.is_empty();
+        if is_kept {
+            append(&mut kept, read);
         }
-        let unhandled = self.unhandled.get_or_insert_default();
-        unhandled.is_ready = is_ready && !bytes.is_empty();
-        (unhandled.bytes, unhandled.fragments) = (bytes, fragments);
-        attachment.account_partial_message(
-            &mut unhandled.account,
-            unhandled.bytes.capacity() + unhandled.fragments.capacity(),
-        );
+        let bytes = if is_kept { &mut kept[..] } else { &mut *read };
+        let (mut at, mut is_ready, mut end) = (0, true, None);
+        while at < bytes.len() && self.inputs_left > 0 && is_ready && end.is_none() {
+            let Some(handled) = handle(&mut bytes[at..], &mut fragments) else { break };
+            (at, is_ready, end) = (at + handled.bytes, handled.bytes > 0, handled.end);
+            self.inputs_left -= u16::from(is_ready);
+        }
+        if is_kept {
+            kept.drain(..at);
+            if at > 0 {
+                kept.shrink_to_fit();
+            }
+        } else {
+            kept = read[at..].to_vec();
+        }
+        if kept.is_empty() && fragments.is_empty() {
+            self.unhandled = None;
+        } else {
+            let unhandled = self.unhandled.get_or_insert_default();
+            unhandled.is_ready = is_ready && !kept.is_empty();
+            (unhandled.bytes, unhandled.fragments) = (kept, fragments);
+        }
+        end
+    }
+
+    /// Accounts for the memory of the input.
+    pub(super) fn account(&mut self, attachment: &Attachment) {
+        if let Some(UnhandledInput { bytes, fragments, account, .. }) = self.unhandled.as_deref_mut() {
+            attachment.account_partial_message(account, bytes.capacity() + fragments.capacity());
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //!
 //! A connection moves between the drivers with its protocol unchanged.
 
+mod active;
 mod closing;
 mod counted_socket;
 mod end_of_stream;
@@ -25,6 +26,7 @@ mod task;
 mod tcp;
 mod write_hold;
 
+pub(crate) use active::Connection;
 pub(crate) use closing::close_socket;
 pub(crate) use end_of_stream::end_stream;
 #[cfg(test)]
@@ -35,5 +37,5 @@ pub(crate) use protocol::{End, Ending, Handled, Link, Protocol};
 #[cfg(feature = "simulation")]
 pub(crate) use socket::ParkedSocket;
 pub(crate) use socket::Socket;
-pub(crate) use task::{Connection, drive};
+pub(crate) use task::drive;
 pub(crate) use tcp::TcpSocket;

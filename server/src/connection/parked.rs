@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use encke_core::Timestamp;
 
+use super::active::Connection;
 use super::counted_socket::{CountedSocket, SendCounters};
 use super::pending_write::PendingWrite;
 use super::protocol::Protocol;
 use super::socket::{ParkedSocket, Socket};
-use super::task::Connection;
 use crate::client::{Attachment, Services};
 use crate::parking::{ParkBackoff, ParkedSince};
 use crate::session::{
@@ -40,31 +40,10 @@ thread_local! {
     static INPUT: RefCell<[u8; READ_BYTES]> = const { RefCell::new([0; READ_BYTES]) };
 }
 
-/// Parts common to the connections of all transports, passed on when a connection is parked or unparked.
-pub(super) struct ConnectionParts<S> {
-    pub(super) socket: S,
-    pub(super) written: SendCounters,
-    pub(super) attachment: Attachment,
-    pub(super) backoff: ParkBackoff,
-}
-
-impl<S: Socket> ConnectionParts<S> {
-    pub(super) fn new(socket: CountedSocket<S>, attachment: Attachment, backoff: ParkBackoff) -> Self {
-        let written = socket.written();
-        Self { socket: socket.into_inner(), written, attachment, backoff }
-    }
-
-    /// Restores the active socket, and returns it with the other parts.
-    pub(super) fn into_parts(self) -> (CountedSocket<S>, Attachment, ParkBackoff) {
-        let Self { socket, written, attachment, backoff } = self;
-        (CountedSocket::new(socket, written), attachment, backoff)
-    }
-}
-
 /// Parks a connection. The calling task finishes afterwards.
 pub(super) fn park<S: Socket, P: Protocol<S>>(connection: Connection<S, P>) {
-    let (parts, protocol) = connection.into_parked_parts();
-    let ConnectionParts { socket, written, attachment, backoff } = parts;
+    let (socket, attachment, backoff, protocol) = connection.into_parked_parts();
+    let (socket, written) = socket.into_parts();
     let socket = match socket.park() {
         Ok(socket) => socket,
         // Notify the session as for any other connection failure.
@@ -75,7 +54,7 @@ pub(super) fn park<S: Socket, P: Protocol<S>>(connection: Connection<S, P>) {
     let parked_since = ParkedSince::at(services.timeouts.clock().now());
     services.metrics.connections.connection_parked(P::TRANSPORT.into());
     let mailbox = attachment.park();
-    let socket = ParkedState {
+    let connection: TasklessConnection<S, P> = TasklessConnection {
         socket,
         is_registered: false,
         written,
@@ -83,13 +62,14 @@ pub(super) fn park<S: Socket, P: Protocol<S>>(connection: Connection<S, P>) {
         parked_since,
         mailbox: mailbox.to_parked(),
         services,
+        protocol,
     };
-    sessions.park(&session, mailbox, Box::new(TasklessConnection::<S, P> { socket, protocol }));
+    sessions.park(&session, mailbox, Box::new(connection));
 }
 
-/// Socket of a parked connection, and the state that does not depend on its transport.
-pub(super) struct ParkedState<S> {
-    socket: S,
+/// A connection without a task. It is boxed while parked.
+struct TasklessConnection<S: Socket, P> {
+    socket: S::Parked,
     /// Whether the socket is registered with a poller.
     is_registered: bool,
     written: SendCounters,
@@ -97,11 +77,12 @@ pub(super) struct ParkedState<S> {
     parked_since: ParkedSince,
     mailbox: ParkedMailbox,
     services: Arc<Services>,
+    protocol: P,
 }
 
-impl<S: ParkedSocket> ParkedState<S> {
+impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
     /// Whether the peer's kernel has acknowledged the last ping.
-    pub(super) fn has_ping_arrived(&self) -> bool {
+    fn has_ping_arrived(&self) -> bool {
         self.socket
             .unacknowledged()
             .is_ok_and(|unacknowledged| self.written.has_ping_arrived(unacknowledged.bytes))
@@ -119,15 +100,7 @@ impl<S: ParkedSocket> ParkedState<S> {
         self.written.note_sent(taken);
         if taken == bytes.len() { Ok(()) } else { Err(bytes[taken..].to_vec()) }
     }
-}
 
-/// A connection without a task. It is boxed while parked.
-struct TasklessConnection<S: Socket, P> {
-    socket: ParkedState<S::Parked>,
-    protocol: P,
-}
-
-impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
     fn take_and_send(
         &mut self,
         session: &SessionCell,
@@ -137,10 +110,10 @@ impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
         let mut published_at = None;
         for _ in 0..MAX_BATCHES_PER_DELIVERY {
             out.clear();
-            let batch = self.protocol.take_batch(&self.socket.services, session, outbox, out);
+            let batch = self.protocol.take_batch(&self.services, session, outbox, out);
             published_at = batch.published_at.or(published_at);
             if !out.is_empty() {
-                if let Err(unwritten) = self.socket.send(out) {
+                if let Err(unwritten) = self.send(out) {
                     return DeliveryOutcome::Partial(PendingWork {
                         unwritten,
                         published_at,
@@ -148,7 +121,7 @@ impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
                     });
                 }
                 if let Some(published_at) = published_at.take() {
-                    self.socket.services.delivered(P::TRANSPORT, published_at);
+                    self.services.delivered(P::TRANSPORT, published_at);
                 }
             }
             // Stop if this batch has left the dialect in a state in which the remaining messages require a
@@ -170,19 +143,19 @@ impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
 
 impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
     fn mailbox(&self) -> &ParkedMailbox {
-        &self.socket.mailbox
+        &self.mailbox
     }
 
     fn mailbox_mut(&mut self) -> &mut ParkedMailbox {
-        &mut self.socket.mailbox
+        &mut self.mailbox
     }
 
     fn sessions(&self) -> &Arc<Sessions> {
-        &self.socket.services.sessions
+        &self.services.sessions
     }
 
     fn watch(&mut self, session: &SessionCell) -> io::Result<()> {
-        let ParkedState { socket, is_registered, backoff, services, .. } = &mut self.socket;
+        let Self { socket, is_registered, backoff, services, .. } = self;
         let parking = services.parking.as_ref().ok_or(ErrorKind::Unsupported)?;
         socket
             .register(&parking.poller, session.reference().to_u64())
@@ -192,19 +165,19 @@ impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
     }
 
     fn is_alive(&self) -> bool {
-        self.socket.socket.has_unread_bytes() || P::PINGS_ARE_ACKNOWLEDGED && self.socket.has_ping_arrived()
+        self.socket.has_unread_bytes() || P::PINGS_ARE_ACKNOWLEDGED && self.has_ping_arrived()
     }
 
     fn read(&mut self, session: &SessionCell, now: Timestamp) -> ReadOutcome {
         if self.protocol.next_input_at(session) > now {
             return ReadOutcome::Deferred;
         }
-        INPUT.with_borrow_mut(|buffer| match self.socket.socket.read(buffer) {
+        INPUT.with_borrow_mut(|buffer| match self.socket.read(buffer) {
             // A parked connection has no partial message, so the end of the stream completes nothing.
             Ok(0) => ReadOutcome::Lost(ErrorKind::UnexpectedEof.into()),
             Ok(count) => match self.protocol.ping_answer(&buffer[..count]) {
                 Some(input) => {
-                    let limit = self.socket.services.settings.frames_per_second;
+                    let limit = self.services.settings.frames_per_second;
                     session.frames.count_input(1, limit, now);
                     ReadOutcome::Pong(input)
                 }
@@ -224,9 +197,9 @@ impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
         OUTPUT.with_borrow_mut(|out| {
             out.clear();
             let seq = self.protocol.write_ping(sent, out);
-            match self.socket.send(out) {
+            match self.send(out) {
                 Ok(()) => {
-                    self.socket.written.ping_sent();
+                    self.written.ping_sent();
                     Ok(seq)
                 }
                 Err(unwritten) => Err(PendingWork { unwritten, ping: Some(seq), ..PendingWork::default() }),
@@ -247,9 +220,9 @@ impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
     }
 
     fn unpark(self: Box<Self>, session: &SessionCell, mailbox: Arc<Mailbox>, mut work: PendingWork) {
-        let Self { socket, protocol } = *self;
-        let ParkedState { mut socket, is_registered, written, mut backoff, parked_since, services, .. } =
-            socket;
+        let Self {
+            mut socket, is_registered, written, mut backoff, parked_since, services, protocol, ..
+        } = *self;
         services.metrics.connections.connection_unparked(P::TRANSPORT.into());
         let Some(parking) = &services.parking else { return };
         if is_registered {
@@ -268,9 +241,12 @@ impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
         match S::unpark(socket) {
             Ok(socket) => {
                 let PendingWork { read, unwritten, published_at, ping, .. } = work;
-                let parts = ConnectionParts { socket, written, attachment, backoff };
+                let socket = CountedSocket::new(socket, written);
                 let out = PendingWrite::from_parked(unwritten, published_at);
-                let connection = Connection::unparked(parts, protocol, read).sending(out).pinging(ping);
+                let connection = Connection::on(socket, attachment, protocol, read)
+                    .with_backoff(backoff)
+                    .sending(out)
+                    .pinging(ping);
                 runtime.spawn(P::run(connection));
             }
             Err(error) => attachment.log_socket_refused(&error),
@@ -280,7 +256,7 @@ impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
 
 impl<S: Socket, P> fmt::Debug for TasklessConnection<S, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TasklessConnection").field("socket", &self.socket.socket).finish_non_exhaustive()
+        f.debug_struct("TasklessConnection").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 

@@ -7,9 +7,9 @@ use encke_core::dialect::{DialectName, StartPosition};
 use encke_core::frame::Fragments;
 use encke_core::session::ConnectionInput;
 
+use super::active::Connection;
 use super::pending_subscriptions::RefusedChannel;
 use super::pending_write::PendingWrite;
-use super::task::Connection;
 use crate::client::{Attachment, Services};
 use crate::session::{Backlog, DeliveryBatch, SessionCell, SessionOutbox, SubscribeOutcome, Transport};
 

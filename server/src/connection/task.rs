@@ -2,56 +2,26 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::task::{self, Poll};
 
 use encke_core::close::SuspendReason;
 use encke_core::session::ConnectionInput;
 use tokio::io::ReadBuf;
 
+use super::active::Connection;
 use super::closing::close;
-use super::counted_socket::{CountedSocket, PingFate, SendCounters};
-use super::inbox::{BYTES_PER_POLL, Inbox};
-use super::park_timer::ParkTimer;
-use super::parked::{ConnectionParts, park};
-use super::pending_subscriptions::PendingSubscriptions;
-use super::pending_write::PendingWrite;
+use super::counted_socket::PingFate;
+use super::inbox::BYTES_PER_POLL;
+use super::parked::park;
 use super::progress::TooSlow;
-use super::protocol::{End, Ending, Link, Protocol};
+use super::protocol::{End, Ending, Protocol};
 use super::socket::Socket;
-use super::write_hold::WriteHold;
-use crate::client::Attachment;
-use crate::parking::ParkBackoff;
 use crate::session::{Backlog, DeliveryBatch, Signals};
 
 thread_local! {
     /// Scratch buffer for input. No data is kept between uses.
     static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; BYTES_PER_POLL as usize].into());
-}
-
-/// A connection of a session, owned by its task.
-pub(crate) struct Connection<S, P: Protocol<S>> {
-    pub(super) socket: CountedSocket<S>,
-    pub(super) attachment: Attachment,
-    pub(super) protocol: P,
-    commands: P::Commands,
-    pub(super) out: PendingWrite,
-    /// Seq of the ping at the end of `out`.
-    ping: Option<u64>,
-    inbox: Inbox,
-    backlog: Backlog,
-    is_due: bool,
-    has_input: bool,
-    /// Whether the client has resumed the session that it asked for.
-    recovered: bool,
-    /// Set until the session is subscribed to all channels that the request asked for. The client is greeted
-    /// afterwards.
-    subscriptions: Option<Box<PendingSubscriptions>>,
-    hold: WriteHold,
-    park_timer: ParkTimer,
-    backoff: ParkBackoff,
-    /// Reason to end the connection, found while commands were pending. It ends after their replies have been
-    /// sent.
-    deferred_end: Option<End>,
 }
 
 /// Why a connection's loop has stopped.
@@ -83,98 +53,6 @@ pub(crate) fn drive<S: Socket, P: Protocol<S>>(
 }
 
 impl<S: Socket, P: Protocol<S>> Connection<S, P> {
-    /// Creates a connection whose client was already greeted. `read` is input that was already read.
-    pub(crate) fn new(socket: S, read: Vec<u8>, attachment: Attachment, protocol: P) -> Self {
-        let socket = CountedSocket::new(socket, SendCounters::default());
-        Self::with(socket, attachment, protocol, Inbox::new(read))
-    }
-
-    /// Restores a connection that was parked, with input that was already read.
-    pub(super) fn unparked(parts: ConnectionParts<S>, protocol: P, read: Vec<u8>) -> Self {
-        let (socket, attachment, backoff) = parts.into_parts();
-        Self { backoff, ..Self::with(socket, attachment, protocol, Inbox::new(read)) }
-    }
-
-    fn with(socket: CountedSocket<S>, attachment: Attachment, protocol: P, inbox: Inbox) -> Self {
-        Self {
-            socket,
-            attachment,
-            protocol,
-            commands: P::Commands::default(),
-            out: PendingWrite::default(),
-            ping: None,
-            inbox,
-            // There may be messages to retransmit.
-            backlog: Backlog { has_more: true, awaits_ack: false },
-            is_due: false,
-            has_input: false,
-            recovered: true,
-            subscriptions: None,
-            hold: WriteHold::default(),
-            park_timer: ParkTimer::default(),
-            backoff: ParkBackoff::default(),
-            deferred_end: None,
-        }
-    }
-
-    /// Sets the first output.
-    #[must_use]
-    pub(crate) fn sending(self, out: PendingWrite) -> Self {
-        Self { out, ..self }
-    }
-
-    /// Makes the connection send a ping that was not completely written while it was parked.
-    pub(super) fn pinging(self, ping: Option<u64>) -> Self {
-        Self { ping, ..self }
-    }
-
-    /// Makes the connection subscribe to channels before its client is greeted.
-    #[must_use]
-    pub(crate) fn subscribing(self, channels: Option<Box<PendingSubscriptions>>, recovered: bool) -> Self {
-        Self { subscriptions: channels, recovered, ..self }
-    }
-
-    /// Makes the connection answer its client's held request even if there are no messages.
-    #[must_use]
-    pub(crate) fn answering(self, is_due: bool) -> Self {
-        Self { is_due, ..self }
-    }
-
-    /// Sets the backoff carried over from earlier requests on the socket.
-    #[must_use]
-    pub(crate) fn with_backoff(self, backoff: ParkBackoff) -> Self {
-        Self { backoff, ..self }
-    }
-
-    pub(crate) fn attachment(&self) -> &Attachment {
-        &self.attachment
-    }
-
-    pub(crate) fn protocol(&self) -> &P {
-        &self.protocol
-    }
-
-    pub(crate) fn backoff(&self) -> ParkBackoff {
-        self.backoff
-    }
-
-    /// Detaches from the session. Returns the socket, the input that was not handled, the output that was
-    /// not written, and the protocol.
-    pub(crate) fn into_parts(self) -> (S, Vec<u8>, PendingWrite, P) {
-        (self.socket.into_inner(), self.inbox.into_bytes(), self.out, self.protocol)
-    }
-
-    /// Drops everything that a parked connection does not need.
-    pub(super) fn into_parked_parts(self) -> (ConnectionParts<S>, P) {
-        (ConnectionParts::new(self.socket, self.attachment, self.backoff), self.protocol.park())
-    }
-
-    /// Returns the protocol, and what it uses of the connection.
-    pub(crate) fn split(&mut self) -> (&mut P, Link<'_, P::Commands>) {
-        let Self { attachment, protocol, commands, out, backlog, is_due, has_input, .. } = self;
-        (protocol, Link { attachment, commands, out, backlog, is_due, has_input })
-    }
-
     /// Runs until the connection ends or may be parked.
     async fn run(&mut self) -> Paused {
         poll_fn(|context| {
@@ -398,8 +276,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         let ended = if self.inbox.is_ready() {
             self.receive(&mut [])
         } else {
-            let room = P::MAX_UNHANDLED_BYTES.saturating_sub(self.inbox.len());
-            let room = room.min(self.inbox.bytes_left as usize);
+            let room = self.inbox.room(P::MAX_UNHANDLED_BYTES);
             if room == 0 {
                 return Ok(Poll::Pending);
             }
@@ -433,39 +310,19 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         }
     }
 
-    /// Handles the input in the inbox and then `read`, until none is left, the connection ends, or other tasks
-    /// must run first.
+    /// Handles the input in the inbox and then `read`.
     fn receive(&mut self, read: &mut [u8]) -> Option<End> {
-        let mut fragments = self.inbox.take_fragments();
-        let mut kept = self.inbox.take_with(read);
-        let bytes = kept.as_deref_mut().unwrap_or(read);
-        let (mut at, mut is_incomplete, mut end) = (0, false, None);
-        while at < bytes.len()
-            && end.is_none()
-            && self.inbox.inputs_left > 0
-            && P::can_receive(&self.commands)
-            && (at == 0 || !self.has_precedence())
-        {
+        let (mut inbox, mut is_first) = (mem::take(&mut self.inbox), true);
+        let end = inbox.handle(read, |bytes, fragments| {
+            let is_first = mem::take(&mut is_first);
+            if !P::can_receive(&self.commands) || !is_first && self.has_precedence() {
+                return None;
+            }
             let (protocol, mut link) = self.split();
-            let handled = protocol.receive(&mut bytes[at..], &mut fragments, &mut link);
-            (at, end) = (at + handled.bytes, handled.end);
-            if handled.bytes == 0 {
-                is_incomplete = true;
-                break;
-            }
-            self.inbox.inputs_left -= 1;
-        }
-        let rest = match kept {
-            Some(mut kept) => {
-                kept.drain(..at);
-                if at > 0 {
-                    kept.shrink_to_fit();
-                }
-                kept
-            }
-            None => read[at..].to_vec(),
-        };
-        self.inbox.keep(rest, !is_incomplete, fragments, &self.attachment);
+            Some(protocol.receive(bytes, fragments, &mut link))
+        });
+        inbox.account(&self.attachment);
+        self.inbox = inbox;
         end
     }
 
