@@ -22,7 +22,7 @@
 //!   handle its deadlines, and carries out the resulting actions.
 //!
 //! A session's state machine is pure and lives in `encke-core`; all changes to it go through
-//! `session/step.rs`. For the order of modules, see ARCHITECTURE.md; for the order of locks, `locks/level.rs`.
+//! `session/lifecycle/step.rs`. For the order of modules, see ARCHITECTURE.md; for the order of locks, `locks/level.rs`.
 
 #![cfg_attr(test, allow(clippy::disallowed_types, reason = "locks of tests need no order"))]
 

@@ -54,7 +54,7 @@ impl Attachment {
     /// Notifies the session of an event on its connection. Returns whether the session is still attached to
     /// this connection.
     pub(crate) fn notify_session(&self, input: ConnectionInput) -> bool {
-        self.services.sessions.handle_connection(&self.session, self.mailbox.id, input)
+        self.services.sessions.lifecycle.handle_connection(&self.session, self.mailbox.id, input)
     }
 
     /// Returns how long to wait before reading more, if the client's frames and requests arrive too fast.
@@ -109,7 +109,7 @@ impl Attachment {
         take: impl FnOnce(&SessionCell, &mut SessionOutbox) -> DeliveryBatch,
     ) -> Option<DeliveryBatch> {
         let take = |outbox: &mut _| take(&self.session, outbox);
-        self.services.sessions.take_outgoing(&self.session, &self.mailbox, take)
+        self.services.sessions.lifecycle.take_outgoing(&self.session, &self.mailbox, take)
     }
 
     /// Records the delivery time of a sampled message, if there is one, once the kernel has accepted its last

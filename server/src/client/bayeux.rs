@@ -14,7 +14,7 @@ pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns the full advice on how to poll.
 pub(crate) fn advice(services: &Services) -> Advice {
-    let timeouts = services.sessions.settings();
+    let timeouts = services.sessions.lifecycle.settings();
     Advice {
         reconnect: Some(Reconnect::Retry),
         interval: Some(Duration::ZERO),

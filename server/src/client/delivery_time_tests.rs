@@ -57,7 +57,8 @@ impl World {
         let attachment = self.attachment(attach(&self.services, None));
         let source = CommandSource::connection(&attachment.mailbox);
         let sessions = &self.services.sessions;
-        let subscribed = sessions.subscribe(&attachment.session, source, &self.news, &StartPosition::Now);
+        let subscribed =
+            sessions.subscriptions.subscribe(&attachment.session, source, &self.news, &StartPosition::Now);
         subscribed.into_future().now_or_never().expect("the engine answers").expect("it subscribes");
         assert_eq!(take(&attachment), []);
         attachment
@@ -91,7 +92,8 @@ fn take(attachment: &Attachment) -> Vec<Timestamp> {
     let mut samples = Vec::new();
     loop {
         let sessions = &attachment.services.sessions;
-        let batch = attachment.take_outgoing(|_, outbox| take_batch(sessions, outbox, &mut Discard));
+        let batch =
+            attachment.take_outgoing(|_, outbox| take_batch(&sessions.subscriptions, outbox, &mut Discard));
         let batch = batch.expect("the session is attached");
         samples.extend(batch.published_at);
         if !batch.backlog.has_more {

@@ -12,7 +12,7 @@ pub(crate) fn hello<'a>(
     token: &'a ExposedToken,
     recovered: bool,
 ) -> ServerEvent<'a> {
-    let timeouts = attachment.services.sessions.settings();
+    let timeouts = attachment.services.sessions.lifecycle.settings();
     ServerEvent::Hello {
         session: token.id().into(),
         resume: (&**token).into(),
@@ -70,14 +70,15 @@ mod tests {
         let first = attachment(attach(&services, None));
         let name = ChannelName::new("a", 255).expect("a name");
         let source = CommandSource::connection(&first.mailbox);
-        let subscribed = services.sessions.subscribe(&first.session, source, &name, &StartPosition::Now);
+        let subscribed =
+            services.sessions.subscriptions.subscribe(&first.session, source, &name, &StartPosition::Now);
         subscribed.into_future().now_or_never().expect("the engine answers").expect("it subscribes");
         for _ in 0..3 {
             let data = CompactJson::parse("1").expect("JSON");
             let published = services.logs.engine.append(&name, &QuotaOwner::Operator, &data.into(), None);
             published.into_future().now_or_never().expect("the engine answers").expect("it is published");
         }
-        first.take_outgoing(|_, outbox| take_batch(&services.sessions, outbox, &mut Discard));
+        first.take_outgoing(|_, outbox| take_batch(&services.sessions.subscriptions, outbox, &mut Discard));
         assert_eq!(first.session.sent(), 3);
 
         let exposed = first.session.resume_token().expose();

@@ -103,7 +103,8 @@ impl Services {
     /// Returns how long a poll is held: what the client asks for, capped by `poll_hold`. A client that has
     /// not received the polling advice yet is answered immediately.
     pub(crate) fn poll_hold(&self, requested: Option<Duration>, session: &SessionCell) -> Duration {
-        let max = if session.is_advised() { self.sessions.settings().poll_hold } else { Duration::ZERO };
+        let max =
+            if session.is_advised() { self.sessions.lifecycle.settings().poll_hold } else { Duration::ZERO };
         requested.map_or(max, |requested| requested.min(max))
     }
 

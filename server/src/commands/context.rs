@@ -24,7 +24,7 @@ impl<'a> From<&'a Attachment> for CommandContext<'a> {
 impl CommandContext<'_> {
     /// Applies an input to the session. Returns whether the session still accepts input from this source.
     pub(crate) fn apply(self, input: ClientInput) -> bool {
-        self.services.sessions.handle_client_input(self.session, self.source, input)
+        self.services.sessions.lifecycle.handle_client_input(self.session, self.source, input)
     }
 
     /// Returns the channel's name, if the client has this permission on the channel.

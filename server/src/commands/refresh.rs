@@ -24,7 +24,7 @@ pub(super) fn refresh(
             session.close_connection(source, CloseCode::Unauthorized);
         }
     })?;
-    let Some(revoked) = services.sessions.refresh(session, source, &identity) else {
+    let Some(revoked) = services.sessions.lifecycle.refresh(session, source, &identity) else {
         return Err(forbidden("the token belongs to another user"));
     };
     for channel in &revoked {

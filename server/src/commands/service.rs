@@ -16,7 +16,7 @@ pub(super) fn service(context: CommandContext<'_>, channel: &str, data: &str) ->
         return Err(not_allowed(Permission::Publish));
     }
     let data = CompactJson::parse(data).map_err(bad_data)?;
-    if services.sessions.service_message(session, name.as_str(), data.as_str()) {
+    if services.sessions.lifecycle.service_message(session, name.as_str(), data.as_str()) {
         return Ok(EngineResponse::Ready(Ok(Success::Done)));
     }
     if services.access.backend_for(HookKind::Call).is_some() {

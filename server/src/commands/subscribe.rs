@@ -37,21 +37,21 @@ pub(crate) fn subscribe_to(
 ) -> EngineResponse<Result<SubscribeOutcome, CommandError>> {
     let CommandContext { session, services, source } = context;
     // If the session is already subscribed, nothing changes and the backend is not called.
-    let needs_hook =
-        services.access.backend.is_some() && !services.sessions.is_subscribed(session, name.as_str());
+    let needs_hook = services.access.backend.is_some()
+        && !services.sessions.subscriptions.is_subscribed(session, name.as_str());
     let request = || HookRequest { channel: Some(name.as_str()), ..HookRequest::default() };
     let Some(answer) = needs_hook.then(|| context.ask(HookKind::Subscribe, request)).flatten() else {
-        let subscribed = services.sessions.subscribe(session, source, name, begin);
+        let subscribed = services.sessions.subscriptions.subscribe(session, source, name, begin);
         return subscribed.map(|subscribed| subscribed.map_err(CommandError::from));
     };
-    let (sessions, session) = (Arc::clone(&services.sessions), services.sessions.clone_handle(session));
+    let (sessions, session) = (Arc::clone(&services.sessions), services.sessions.table.clone_handle(session));
     let (name, begin) = (name.clone(), begin.clone().into_owned());
     let max_name_bytes = services.settings.channel_name_bytes;
     let subscribed = async move {
         let channel = answer.await?.channel;
         let name = channel.map_or(Ok(name), |channel| ChannelName::new(&channel, max_name_bytes));
         let name = name.map_err(|error| invalid_answer(&error))?;
-        Ok(sessions.subscribe(&session, source, &name, &begin).into_future().await?)
+        Ok(sessions.subscriptions.subscribe(&session, source, &name, &begin).into_future().await?)
     };
     EngineResponse::Pending(subscribed.boxed())
 }

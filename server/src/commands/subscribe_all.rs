@@ -24,10 +24,10 @@ pub(super) fn subscribe_all(context: CommandContext<'_>, channels: &[Cow<'_, str
     // Count at most one second's worth. Otherwise the session would be closed for its next command.
     let others = (names.len() - 1).min(rate as usize);
     session.commands.count_input(others, rate, now);
-    let is_new = |name: &ChannelName| !services.sessions.is_subscribed(session, name.as_str());
+    let is_new = |name: &ChannelName| !services.sessions.subscriptions.is_subscribed(session, name.as_str());
     let new: Vec<ChannelName> = names.into_iter().filter(is_new).collect();
     let responses = new.iter().map(|name| subscribe_to(context, name, &StartPosition::Now)).collect();
-    let (sessions, session) = (Arc::clone(&services.sessions), services.sessions.clone_handle(session));
+    let (sessions, session) = (Arc::clone(&services.sessions), services.sessions.table.clone_handle(session));
     let conclude = move |results: Vec<Result<SubscribeOutcome, CommandError>>| {
         // A reply for several channels cannot report that the backend has replaced one of them.
         let error = results.iter().zip(&new).find_map(|(result, name)| match result {
@@ -37,7 +37,7 @@ pub(super) fn subscribe_all(context: CommandContext<'_>, channels: &[Cow<'_, str
         });
         let Some(error) = error else { return Ok(Success::SubscribedAll) };
         for subscribed in results.iter().flatten() {
-            sessions.unsubscribe(&session, source, subscribed.channel.name().as_str());
+            sessions.subscriptions.unsubscribe(&session, source, subscribed.channel.name().as_str());
         }
         Err(error)
     };

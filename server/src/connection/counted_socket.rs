@@ -108,7 +108,7 @@ impl<S: Socket> CountedSocket<S> {
     /// yet.
     pub(super) fn ping_fate(&mut self, attachment: &Attachment) -> Result<PingFate, TooSlow> {
         let services = &attachment.services;
-        let pong_timeout = services.sessions.settings().pong_timeout;
+        let pong_timeout = services.sessions.lifecycle.settings().pong_timeout;
         if self.socket.has_unread_bytes() {
             attachment.note_received();
             return Ok(PingFate::Answered);

@@ -17,7 +17,7 @@ use crate::client::{Attachment, Services};
 use crate::parking::{ParkBackoff, ParkedSince};
 use crate::session::{
     DeliveryOutcome, Mailbox, ParkedConnection, ParkedMailbox, PendingWork, ReadOutcome, SessionCell,
-    SessionOutbox, Sessions,
+    SessionOutbox,
 };
 
 /// Number of bytes read at a time: enough for a pong, or for the start of input that the connection's task
@@ -64,7 +64,7 @@ pub(super) fn park<S: Socket, P: Protocol<S>>(connection: Connection<S, P>) {
         services,
         protocol,
     };
-    sessions.park(&session, mailbox, Box::new(connection));
+    sessions.lifecycle.park(&session, mailbox, Box::new(connection));
 }
 
 /// A connection without a task. It is boxed while parked.
@@ -150,10 +150,6 @@ impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
         &mut self.mailbox
     }
 
-    fn sessions(&self) -> &Arc<Sessions> {
-        &self.services.sessions
-    }
-
     fn watch(&mut self, session: &SessionCell) -> io::Result<()> {
         let Self { socket, is_registered, backoff, services, .. } = self;
         let parking = services.parking.as_ref().ok_or(ErrorKind::Unsupported)?;
@@ -232,7 +228,7 @@ impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
             // The socket was never registered: parking failed or was cancelled.
             backoff.record_activity(parking.idle_time);
         }
-        let (runtime, session) = (parking.runtime.clone(), services.sessions.clone_handle(session));
+        let (runtime, session) = (parking.runtime.clone(), services.sessions.table.clone_handle(session));
         let attachment = Attachment::unparked(session, mailbox, services, P::TRANSPORT, protocol.dialect());
         if let Some(error) = work.lost.take() {
             return attachment.log_failure(&error);

@@ -56,7 +56,11 @@ fn admit_poll<B>(
     let mut query = Query::read(request, &services.settings)
         .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
     // Respond immediately to a client without a session, so that it learns which session it has.
-    let hold = if query.resume.is_some() { services.sessions.settings().poll_hold } else { Duration::ZERO };
+    let hold = if query.resume.is_some() {
+        services.sessions.lifecycle.settings().poll_hold
+    } else {
+        Duration::ZERO
+    };
     let wanted = query.admit_request(ConnectionKind::Poll { hold });
     let attached = services.admit(caller, wanted, &query.channels, has_ended)?;
     let Query { channels, last, .. } = query;

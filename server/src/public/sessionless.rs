@@ -53,7 +53,7 @@ impl UnconfirmedAnswer {
 
     /// Reports to the session that the client may not have received the response.
     fn report_lost(&self, context: &Context) {
-        context.client.sessions.handle_connection(
+        context.client.sessions.lifecycle.handle_connection(
             &self.session,
             self.mailbox.id,
             ConnectionInput::AnswerLost,

@@ -23,7 +23,7 @@ use crate::executor::Executor;
 use crate::issuer::Issuer;
 use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
-use crate::session::{Channels, SessionLimits, SessionLogs, SessionLookup, SessionRef, Sessions};
+use crate::session::{Channels, SessionLimits, SessionLogs, SessionRef, SessionTable, Sessions, TableLimits};
 use crate::trace::Tracer;
 
 /// Creates the channels, the sessions, and the other services shared by client connections.
@@ -64,7 +64,10 @@ pub(crate) fn client_services_on(
     let limits = &config.limits;
     let Sinks { metrics, sessions: events, channels: occupancy, reminders: webhooks } = sinks.into();
     let channels = Channels::new(
-        Arc::new(SessionLookup::new(limits.session_slots())),
+        Arc::new(SessionTable::new(TableLimits {
+            sessions: limits.max_sessions,
+            slots: limits.session_slots(),
+        })),
         limits.max_channels,
         limits.max_channels_per_user,
         Arc::new(Namespaces::new(config.channel.log.clone(), config.channel.namespaces.clone())),
@@ -77,11 +80,7 @@ pub(crate) fn client_services_on(
     let memory = MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) };
     let logs = SessionLogs { engine: engine(memory), channels };
     let sessions = Sessions::new(
-        SessionLimits {
-            sessions: limits.max_sessions,
-            unacked: config.max_unacked,
-            subscriptions: limits.max_subscriptions,
-        },
+        SessionLimits { unacked: config.max_unacked, subscriptions: limits.max_subscriptions },
         Revocations::new(config.auth.max_token_lifetime),
         Arc::clone(&timeouts),
         config.session.clone(),

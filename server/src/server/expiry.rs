@@ -19,7 +19,7 @@ impl ExpiryHandler for ExpiryDispatcher {
     fn handle_expiry(&self, owner: TimerOwner, wakers: &mut Vec<Waker>) {
         let Services { sessions, logs, reminders, metrics, .. } = &*self.services;
         match owner {
-            TimerOwner::Session(key) => sessions.handle_timeout(key, wakers),
+            TimerOwner::Session(key) => sessions.lifecycle.handle_timeout(key, wakers),
             TimerOwner::Sleep => metrics.timers.sleep_fired(),
             TimerOwner::Log(key) => {
                 if let Some(channel) = logs.channels.find_by_timer(key) {

@@ -170,7 +170,7 @@ impl Server {
             taken.remove().map_err(StartError::Snapshot)?;
         }
         client.reminders.arm_restored();
-        client.sessions.start_join_leave();
+        client.sessions.subscriptions.join_leave().start();
 
         let stop = CancellationToken::new();
         let public = Arc::new(assembly::public(&config, client, stop));
@@ -256,7 +256,7 @@ impl Server {
                 // Close reminders before the channels, so that reminders that are due but not yet published
                 // are left to the next process.
                 client.reminders.close();
-                client.sessions.stop_join_leave();
+                client.sessions.subscriptions.join_leave().stop();
                 client.logs.channels.close();
                 client.sessions.move_all();
             }
@@ -295,7 +295,7 @@ impl Server {
     async fn all_drained(&self) {
         self.public.connections.all_closed().await;
         self.public.client.reminders.settled().await;
-        self.public.client.sessions.join_leave_settled().await;
+        self.public.client.sessions.subscriptions.join_leave().settled().await;
         if let Some(webhooks) = &self.webhooks {
             webhooks.flushed().await;
         }

@@ -13,7 +13,6 @@ use encke_core::session::ConnectionId;
 use encke_timeouts::{Sleep, Timeouts};
 use tokio::runtime::Handle;
 
-use crate::arena::SlotKey;
 use crate::client::{ConnectionParking, Services};
 use crate::executor::{Runtime, yield_now};
 use crate::parking::{AnyPoller, IdleQueue, Poller, PollerThread, Pollers};
@@ -74,7 +73,7 @@ impl ParkingThreads {
     pub(crate) fn stop(self) {
         if let Some((threads, sessions)) = self.0 {
             threads.into_iter().for_each(PollerThread::stop);
-            sessions.close_parked();
+            sessions.lifecycle.close_parked();
         }
     }
 }
@@ -84,9 +83,9 @@ fn start_poller(poller: &Arc<Poller>, services: &Services) -> io::Result<PollerT
     let (sessions, timeouts) = (Arc::clone(&services.sessions), Arc::clone(&services.timeouts));
     let now = move || timeouts.clock().now();
     PollerThread::start(poller, now, move |number, now| {
-        let session = SlotKey::from_u64(number);
+        let session = SessionRef::from_u64(number);
         // A session that panics ends by itself; anything else must not end the thread, either.
-        if catch_unwind(AssertUnwindSafe(|| sessions.handle_readable(session, now))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| sessions.lifecycle.handle_readable(session, now))).is_err() {
             tracing::error!("panic while handling input on a parked connection; the thread continues");
         }
     })
@@ -108,7 +107,8 @@ async fn signal_idle_connections(services: Arc<Services>) {
 }
 
 fn signal_idle(sessions: &Sessions, due: &mut Vec<(SessionRef, ConnectionId)>) {
-    let tasks = due.drain(..).filter_map(|(session, connection)| sessions.signal_idle(session, connection));
+    let tasks =
+        due.drain(..).filter_map(|(session, connection)| sessions.lifecycle.signal_idle(session, connection));
     tasks.for_each(Waker::wake);
 }
 

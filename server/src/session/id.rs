@@ -109,7 +109,7 @@ impl ResumeSecret {
 /// SHA-256 of a secret. A server that has restored a session knows only this digest until the client
 /// reconnects.
 #[derive(Clone, Copy)]
-pub(super) struct SecretDigest(pub(super) [u8; 32]);
+pub(crate) struct SecretDigest(pub(super) [u8; 32]);
 
 impl SecretDigest {
     pub(super) fn is_of(&self, secret: &ResumeSecret) -> bool {

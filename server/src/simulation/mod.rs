@@ -33,7 +33,6 @@ use hyper::Request;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::QuotaOwner;
-use crate::arena::SlotKey;
 use crate::channel::ChannelName;
 use crate::client::Caller;
 use crate::config::Config;
@@ -46,7 +45,7 @@ use crate::public::{self, accept_events, parse_query};
 use crate::server::assembly;
 use crate::server::expiry::ExpiryDispatcher;
 use crate::server::parking_threads::ParkingThreads;
-use crate::session::Channel;
+use crate::session::{Channel, SessionRef};
 use crate::transport::sse;
 use crate::transport::websocket::{self, Upgrade};
 
@@ -243,13 +242,13 @@ impl SimulatedServer {
     /// and are then handled one per call.
     pub fn handle_readable(&self) {
         if let Some((number, since)) = self.poller.next_event(self.now()) {
-            self.public.client.sessions.handle_readable(SlotKey::from_u64(number), since);
+            self.public.client.sessions.lifecycle.handle_readable(SessionRef::from_u64(number), since);
         }
     }
 
     /// Closes the process's parked connections, which have no tasks that could close them.
     pub fn close_parked(&self) {
-        self.public.client.sessions.close_parked();
+        self.public.client.sessions.lifecycle.close_parked();
     }
 
     /// Number of outstanding responses from the engine.
@@ -321,9 +320,9 @@ impl SimulatedServer {
 
     fn handle(&self, session: &str, input: Input) -> bool {
         let sessions = &self.public.client.sessions;
-        let found = session.parse().ok().and_then(|id| sessions.registry().get(id));
+        let found = session.parse().ok().and_then(|id| sessions.table.registry().get(id));
         found.is_some_and(|session| {
-            sessions.handle(&session, input);
+            sessions.lifecycle.handle(&session, input);
             true
         })
     }

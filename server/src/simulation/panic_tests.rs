@@ -223,7 +223,7 @@ impl World {
     /// Returns the session of the first client.
     fn first(&self) -> SessionHandle {
         let id = self.clients[0].session.parse().expect("an id");
-        self.server.public.client.sessions.registry().get(id).expect("the session")
+        self.server.public.client.sessions.table.registry().get(id).expect("the session")
     }
 
     fn publish(&self, data: &str) {
@@ -243,7 +243,12 @@ impl World {
         self.wait();
         let session = self.first();
         plant_panic();
-        self.server.public.client.sessions.handle_timeout(session.reference().index(), &mut Vec::new());
+        self.server
+            .public
+            .client
+            .sessions
+            .lifecycle
+            .handle_timeout(session.reference().slot(), &mut Vec::new());
     }
 
     fn internal_ends(&self) -> u64 {
@@ -323,7 +328,13 @@ fn ping_answer_on_a_parked_connection() {
         let (_, ping) = frames.iter().find(|(opcode, _)| *opcode == 9).expect("a ping");
         world.clients[0].send(10, ping);
         plant_panic();
-        world.server.public.client.sessions.handle_readable(world.first().reference(), world.server.now());
+        world
+            .server
+            .public
+            .client
+            .sessions
+            .lifecycle
+            .handle_readable(world.first().reference(), world.server.now());
     });
 }
 
@@ -396,7 +407,13 @@ fn detach_of_a_parked_connection() {
     check(true, |world| {
         world.clients[0].disconnect();
         plant_panic();
-        world.server.public.client.sessions.handle_readable(world.first().reference(), world.server.now());
+        world
+            .server
+            .public
+            .client
+            .sessions
+            .lifecycle
+            .handle_readable(world.first().reference(), world.server.now());
     });
 }
 

@@ -64,14 +64,14 @@ impl SimulatedServer {
         };
         self.public.client.logs.engine.adopt_restored(restored);
         self.public.client.reminders.arm_restored();
-        self.public.client.sessions.start_join_leave();
+        self.public.client.sessions.subscriptions.join_leave().start();
         Ok(result)
     }
 
     /// Completes a startup without a snapshot.
     pub fn start_empty(&self) {
         self.public.client.logs.engine.adopt_restored(Vec::new());
-        self.public.client.sessions.start_join_leave();
+        self.public.client.sessions.subscriptions.join_leave().start();
     }
 
     fn kept(&self) -> SnapshotState {

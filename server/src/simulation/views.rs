@@ -85,20 +85,20 @@ impl SimulatedServer {
     /// Returns a session, if it exists.
     #[must_use]
     pub fn session(&self, id: &str) -> Option<SessionView> {
-        let registry = self.public.client.sessions.registry();
+        let registry = self.public.client.sessions.table.registry();
         registry.get(id.parse().ok()?).map(|session| self.view(&session))
     }
 
     /// Returns all sessions, ordered by id.
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionView> {
-        let (mut sessions, _) = self.public.client.sessions.registry().page(0, usize::MAX);
+        let (mut sessions, _) = self.public.client.sessions.table.registry().page(0, usize::MAX);
         sessions.sort_by_key(|session| session.id());
         sessions.iter().map(|session| self.view(session)).collect()
     }
 
     fn view(&self, session: &SessionCell) -> SessionView {
-        let timeouts = self.public.client.sessions.settings();
+        let timeouts = self.public.client.sessions.lifecycle.settings();
         let view = session.view(self.now(), timeouts);
         let (has_more, is_stopped) = session.outgoing();
         let subscriptions = session.subscriptions();
@@ -151,8 +151,8 @@ impl SimulatedServer {
     pub fn totals(&self) -> ServerTotals {
         let client = &self.public.client;
         ServerTotals {
-            sessions: client.sessions.registry().len(),
-            held_sessions: client.sessions.referenced(),
+            sessions: client.sessions.table.registry().len(),
+            held_sessions: client.sessions.table.referenced(),
             channels: client.logs.channels.len(),
             channel_timers: client.logs.channels.timer_count(),
             log_bytes: client.logs.channels.bytes(),

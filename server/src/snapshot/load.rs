@@ -232,7 +232,7 @@ fn apply(from: impl Read, kept: &SnapshotState) -> Result<(RestoreCounts, Vec<Ar
                 sessions.revocations().restore(&revoked).map_err(|error| error.to_string())
             }
             SnapshotRecord::PresenceChange(telling) => {
-                sessions.restore_notice(&telling).map_err(|error| error.to_string())
+                sessions.subscriptions.join_leave().restore(&telling).map_err(|error| error.to_string())
             }
             SnapshotRecord::Reminder(reminder) => {
                 let of_key = |error| format!("reminder {:?}: {error}", reminder.key);

@@ -83,7 +83,7 @@ pub(super) fn write_to<W: Write>(
     for revoked in sessions.revocations().records() {
         writer.write(REVOKED, &revoked)?;
     }
-    for telling in sessions.snapshot_notices() {
+    for telling in sessions.subscriptions.join_leave().snapshot() {
         writer.write(PRESENCE_CHANGE, &telling)?;
     }
     for reminder in reminders.records() {

@@ -43,7 +43,7 @@ pub(super) fn to_session(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply,
         let session = session?;
         let SendRequest { data } = parse_object(&body)?;
         check_length(&context, data)?;
-        let published = context.client.sessions.send_to_session(&session, &content(data)?)?;
+        let published = context.client.sessions.subscriptions.send_to_session(&session, &content(data)?)?;
         Ok(json(&PublishedPosition::of(&published)))
     }
     .boxed()
@@ -59,13 +59,15 @@ pub(super) fn to_user(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, Ap
         let sessions = &context.client.sessions;
         // Create the log before listing the sessions, so that a session created in the meantime is either in
         // the list or finds the log.
-        let log = sessions.user_log(&user)?;
-        let count =
-            for_each_of(&context, &user, |session| sessions.subscribe_direct(session, &log).is_ok()).await;
+        let log = sessions.subscriptions.user_log(&user)?;
+        let count = for_each_of(&context, &user, |session| {
+            sessions.subscriptions.subscribe_direct(session, &log).is_ok()
+        })
+        .await;
         if count == 0 {
             return Ok(json(&SendResponse { sessions: 0, position: None }));
         }
-        let published = sessions.send_direct(&log, &content)?;
+        let published = sessions.subscriptions.send_direct(&log, &content)?;
         Ok(json(&SendResponse { sessions: count, position: Some(PublishedPosition::of(&published)) }))
     })
 }

@@ -83,10 +83,11 @@ pub(super) fn list(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     {
         let wanted = filter.limit - sessions.len();
         let (found, next) = match &filter.user {
-            Some(user) => all.of_user(user, cursor, wanted),
-            None => all.registry().page(cursor, wanted),
+            Some(user) => all.table.of_user(user, cursor, wanted),
+            None => all.table.registry().page(cursor, wanted),
         };
-        let summaries = found.iter().map(|session| SessionSummary::from(&session.view(now, all.settings())));
+        let summaries =
+            found.iter().map(|session| SessionSummary::from(&session.view(now, all.lifecycle.settings())));
         sessions.extend(summaries.filter(|summary| filter.matches(summary)));
         next_cursor = next;
         looked_at += found.len().max(1);
@@ -98,7 +99,7 @@ pub(super) fn list(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
 pub(super) fn show(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     let session = find(call)?;
     let client = &call.context.client;
-    let view = session.view(client.timeouts.clock().now(), client.sessions.settings());
+    let view = session.view(client.timeouts.clock().now(), client.sessions.lifecycle.settings());
     let remaining = |&(deadline, remaining): &(encke_core::session::Deadline, _)| RemainingDeadline {
         deadline: deadline.as_str(),
         remaining_ms: millis(remaining),
@@ -119,14 +120,14 @@ pub(super) fn show(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
 /// `POST /api/sessions/{id}/disconnect`
 pub(super) fn disconnect(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     let session = find(call)?;
-    call.context.client.sessions.handle(&session, Input::Disconnect);
+    call.context.client.sessions.lifecycle.handle(&session, Input::Disconnect);
     Ok(no_content())
 }
 
 /// `DELETE /api/sessions/{id}`
 pub(super) fn end(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
     let session = find(call)?;
-    call.context.client.sessions.handle(&session, Input::Close(CloseReason::Kicked));
+    call.context.client.sessions.lifecycle.handle(&session, Input::Close(CloseReason::Kicked));
     match session.phase() {
         Phase::Moved => Err(moved()),
         Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended | Phase::Closed(_) => Ok(no_content()),
@@ -143,7 +144,7 @@ pub(super) fn moved() -> ApiError {
 
 pub(super) fn find(call: &ApiCall<'_>) -> Result<SessionHandle, ApiError> {
     let id = parse_id(call.parameter)?;
-    let session = call.context.client.sessions.registry().get(id);
+    let session = call.context.client.sessions.table.registry().get(id);
     session.ok_or_else(|| unknown(id))
 }
 

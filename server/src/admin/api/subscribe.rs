@@ -58,7 +58,8 @@ pub(super) fn subscribe(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, 
         let begin = since.map_or(StartPosition::Now, |SincePosition { epoch, offset }| {
             StartPosition::After(Since { epoch: epoch.into(), offset })
         });
-        let subscribed = context.client.sessions.subscribe_by_backend(&session, &name, &begin).await?;
+        let subscribed =
+            context.client.sessions.subscriptions.subscribe_by_backend(&session, &name, &begin).await?;
         Ok(json(&SubscribeResponse {
             channel: name.as_str(),
             epoch: subscribed.channel.epoch(),
@@ -76,7 +77,7 @@ pub(super) fn unsubscribe(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply
         let session = session?;
         let UnsubscribeRequest { channel } = parse_object(&body)?;
         let name = ChannelName::new(&channel, context.client.settings.channel_name_bytes)?;
-        context.client.sessions.unsubscribe_by_backend(&session, &name)?;
+        context.client.sessions.subscriptions.unsubscribe_by_backend(&session, &name)?;
         Ok(no_content())
     }
     .boxed()

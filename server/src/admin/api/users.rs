@@ -33,7 +33,7 @@ struct UserResponse {
 pub(super) fn disconnect(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     with_user(call, |context, user| async move {
         let each = |session: &SessionCell| {
-            context.client.sessions.handle(session, Input::Disconnect);
+            context.client.sessions.lifecycle.handle(session, Input::Disconnect);
             true
         };
         Ok(json(&UserResponse { sessions: for_each_of(&context, &user, each).await }))
@@ -51,7 +51,7 @@ pub(super) fn revoke(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, Api
         }
         let mut are_over = true;
         let each = |session: &SessionCell| {
-            client.sessions.handle(session, Input::Close(CloseReason::Kicked));
+            client.sessions.lifecycle.handle(session, Input::Close(CloseReason::Kicked));
             let has_moved = session.phase() == Phase::Moved;
             are_over &= !has_moved;
             !has_moved
@@ -96,7 +96,7 @@ pub(super) async fn for_each_of(
 ) -> usize {
     let (mut done, mut next) = (0, Some(0));
     while let Some(from) = next {
-        let (page, after) = context.client.sessions.of_user(user, from, SESSIONS_PER_BATCH);
+        let (page, after) = context.client.sessions.table.of_user(user, from, SESSIONS_PER_BATCH);
         done += page.iter().filter(|session| act(session)).count();
         next = after;
         drop(page);

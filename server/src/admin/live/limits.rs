@@ -37,7 +37,7 @@ pub(crate) fn limits(context: &Context) -> Vec<LimitUsage<'_>> {
         ("limits.max_connections", client.limits.permits.taken(), bounds.max_connections),
         ("descriptors", client.limits.permits.taken(), client.limits.descriptors.max_connections()),
         ("limits.max_handshakes", context.handshakes.open(), bounds.max_handshakes),
-        ("limits.max_sessions", client.sessions.registry().len(), bounds.max_sessions),
+        ("limits.max_sessions", client.sessions.table.registry().len(), bounds.max_sessions),
         ("limits.max_channels", client.logs.channels.limited_len(), bounds.max_channels),
         ("limits.max_reminders", client.reminders.len(), bounds.max_reminders),
         ("limits.max_admin_connections", context.admin_connections.open(), bounds.max_admin_connections),

@@ -47,7 +47,7 @@ impl<'a> ServerInfo<'a> {
             scopes: scopes.filter(|scope| operator.may(*scope)).map(|scope| scope.to_string()).collect(),
             webhooks: bounds.webhooks.iter().map(|webhook| &*webhook.name).collect(),
             engine: if context.client.engine_health.is_some() { "redis" } else { "memory" },
-            timeouts: TimeoutSettings::from(context.client.sessions.settings()),
+            timeouts: TimeoutSettings::from(context.client.sessions.lifecycle.settings()),
         }
     }
 }

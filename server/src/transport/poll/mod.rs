@@ -116,7 +116,7 @@ async fn end<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(poll: 
         socket.unacknowledged().bytes > close_notify_bytes + 1
     };
     if is_lost {
-        services.sessions.handle_connection(&session, mailbox.id, ConnectionInput::AnswerLost);
+        services.sessions.lifecycle.handle_connection(&session, mailbox.id, ConnectionInput::AnswerLost);
     }
     drop(request);
 }

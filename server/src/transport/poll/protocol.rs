@@ -88,7 +88,7 @@ impl<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>> Protocol<S> fo
         self.writer.begin_messages();
         let mut taken = DeliveryBatch::default();
         loop {
-            let batch = take_batch(&services.sessions, outbox, &mut self.writer);
+            let batch = take_batch(&services.sessions.subscriptions, outbox, &mut self.writer);
             taken.add(batch);
             if !taken.backlog.has_more || self.writer.len() >= MAX_RESPONSE_BYTES {
                 return taken;

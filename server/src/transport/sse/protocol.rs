@@ -68,7 +68,7 @@ impl<S: Socket> Protocol<S> for EventStream {
     ) -> DeliveryBatch {
         let token = session.resume_token().expose();
         take_batch(
-            &services.sessions,
+            &services.sessions.subscriptions,
             outbox,
             &mut EventWriter { out, token: &token, positions: &mut self.positions },
         )

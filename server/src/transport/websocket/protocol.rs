@@ -168,7 +168,7 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocke
         out: &mut Vec<u8>,
     ) -> DeliveryBatch {
         take_batch(
-            &services.sessions,
+            &services.sessions.subscriptions,
             outbox,
             &mut OutgoingFrames { dialect: &mut self.dialect, frames: Frames(out) },
         )

@@ -1,0 +1,277 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use encke_core::close::{CloseCode, CloseReason};
+use encke_core::dialect::DialectName;
+use encke_core::session::{Attach, ConnectionId, Input, Outputs, Phase, Session, StepContext};
+
+use super::attach_request::{AttachRefusal, AttachRequest, Attached};
+use super::sessions::Sessions;
+use crate::admission::Permit;
+use crate::auth::Identity;
+use crate::session::id::{ResumeSecret, ResumeToken, SessionId};
+use crate::session::table::{Mailbox, PollAdvice, SessionCell, SessionHandle, SessionState, token_deadline};
+
+impl Sessions {
+    /// Attaches a connection to the session it asks for, or to a new one. A connection without a permit may
+    /// inherit the permit of the connection that it replaces, so a client can reconnect at the limit even if
+    /// the server has not noticed yet that its old connection is lost.
+    ///
+    /// A connection that has already ended does not take over a session. Its client may have aborted it and
+    /// reconnected, and the newer connection may have been attached first; the late request must not take the
+    /// session from the newer connection. That is why `has_ended` is checked while the session's lock is
+    /// held.
+    ///
+    /// # Errors
+    /// Returns an [`AttachRefusal`] if the connection is not given a session.
+    pub(crate) fn attach(
+        &self,
+        request: &AttachRequest,
+        permit: Option<Permit>,
+        has_ended: impl Fn() -> bool,
+    ) -> Result<Attached, AttachRefusal> {
+        if self.is_draining() {
+            return Err(self.draining_refusal());
+        }
+        let clock = self.timeouts.clock();
+        let now = clock.now();
+        let id = ConnectionId(self.connections.fetch_add(1, Ordering::Relaxed) + 1);
+        let mailbox = Arc::new(Mailbox::new(id, request.address, now, permit));
+        let attach = Attach {
+            connection: id,
+            kind: request.kind,
+            seq: request.seq,
+            delivery: request.delivery,
+            token_expires: request.identity.expires().map(|expires| token_deadline(expires, clock, now)),
+            entropy: self.entropy.number(),
+        };
+        let attached = |session: SessionHandle, recovered, mailbox: Arc<Mailbox>, revoked| {
+            mailbox.set_session(session.reference());
+            let (transport, dialect) = (request.kind.into(), request.dialect);
+            Attached { session, recovered, mailbox, transport, dialect, revoked }
+        };
+        if let Some(offered) = &request.resume {
+            let token = ResumeToken::parse(offered);
+            let resumed = match &token {
+                Some(token) => self.resume(token, attach, request, &mailbox, &has_ended)?,
+                None => None,
+            };
+            self.metrics.sessions.resumed(resumed.is_some());
+            if let Some(session) = resumed {
+                let revoked = self.subscriptions.revoke_forbidden(&session);
+                return Ok(attached(session, true, mailbox, revoked));
+            }
+            // Keep the entry if this close code might not reach the client: its connection may have ended,
+            // and a Bayeux client may have another message in flight.
+            let can_notify = request.dialect != DialectName::Bayeux && !has_ended();
+            let close_code = |token| {
+                if can_notify { self.lifecycle.ended.take(token) } else { self.lifecycle.ended.get(token) }
+            };
+            if let Some(code) = token.as_ref().and_then(close_code) {
+                return Err(AttachRefusal::Ended(code));
+            }
+            if request.only_resume {
+                // If a drain has begun in the meantime, it may be the reason for the session's end.
+                return Err(if self.is_draining() {
+                    self.draining_refusal()
+                } else {
+                    AttachRefusal::SessionGone
+                });
+            }
+        }
+        if !request.can_open {
+            return Err(AttachRefusal::TooManyNewSessions);
+        }
+        let session = self.open(attach, request, &mailbox)?;
+        Ok(attached(session, false, mailbox, Vec::new()))
+    }
+
+    /// Finds the session of a resume token.
+    pub(crate) fn find(&self, token: &str) -> Option<SessionHandle> {
+        self.table.find(&ResumeToken::parse(token)?)
+    }
+
+    /// Returns the close code of the session of this resume token, if the session ended without notifying its
+    /// client and the client must not reconnect by itself.
+    pub(crate) fn unreported_end(&self, token: &str) -> Option<CloseCode> {
+        self.lifecycle.ended.get(&ResumeToken::parse(token)?)
+    }
+
+    fn resume(
+        &self,
+        token: &ResumeToken,
+        attach: Attach,
+        request: &AttachRequest,
+        mailbox: &Arc<Mailbox>,
+        has_ended: impl Fn() -> bool,
+    ) -> Result<Option<SessionHandle>, AttachRefusal> {
+        let Some(session) = self.table.find(token) else { return Ok(None) };
+        let accepted = self.lifecycle.step(&session, |state, step| {
+            if !state.identity.is_same_user(&request.identity) {
+                return Err(AttachRefusal::WrongUser);
+            }
+            // Fire due deadlines first, because one of them may end the session.
+            state.machine.handle_timeout(step);
+            match state.machine.phase() {
+                Phase::Closed(_) => return Ok(false),
+                Phase::Moved => return Err(AttachRefusal::Moved),
+                Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
+            }
+            if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && has_ended() {
+                return Err(AttachRefusal::AlreadyReconnected);
+            }
+            if !mailbox.has_permit() && !state.has_permit() {
+                return Err(AttachRefusal::TooManyConnections);
+            }
+            state.machine.handle(step, Input::Attach(attach));
+            let accepted = state.machine.phase() == Phase::Attached(attach.connection);
+            if accepted {
+                // Move the permit only after acceptance: if the connection is not accepted, the old one keeps
+                // its permit.
+                mailbox.ensure_permit(|| state.take_permit());
+                mailbox.set_start_seq(state.machine.outbox().sent());
+                state.mailbox = Some(Arc::clone(mailbox));
+                state.transport = request.kind.into();
+                state.dialect = request.dialect;
+                state.identity = request.identity.clone();
+            }
+            Ok(accepted)
+        });
+        let accepted = accepted.unwrap_or(Ok(false))?;
+        Ok(accepted.then_some(session))
+    }
+
+    fn open(
+        &self,
+        attach: Attach,
+        request: &AttachRequest,
+        mailbox: &Arc<Mailbox>,
+    ) -> Result<SessionHandle, AttachRefusal> {
+        if !mailbox.has_permit() {
+            return Err(AttachRefusal::TooManyConnections);
+        }
+        let now = self.timeouts.clock().now();
+        // Drop the `seq`: it belongs to the session that could not be resumed, and a new session has sent
+        // nothing.
+        let attach = Attach { seq: None, ..attach };
+        let outbox = self.subscriptions.new_outbox();
+        let mut outputs = Outputs::new();
+        let mut step = StepContext { now, timeouts: self.lifecycle.settings(), outputs: &mut outputs };
+        let machine = Session::open(&mut step, outbox, attach);
+        let state = SessionState {
+            machine,
+            mailbox: Some(Arc::clone(mailbox)),
+            transport: request.kind.into(),
+            dialect: request.dialect,
+            poll_advice: PollAdvice::default(),
+            identity: request.identity.clone(),
+            parked: None,
+            eviction_position: None,
+        };
+        let (id, secret) = (SessionId::random(&self.entropy), ResumeSecret::random(&self.entropy));
+        let session = self.table.occupy(id, Some(secret), state);
+        let session = session.ok_or(AttachRefusal::TooManySessions)?;
+        // Insert the session before its first step, because everything that ends a session also removes it
+        // from the registry.
+        while self.table.registry().insert(&session).is_err() {
+            if !self.evict_suspended() {
+                return Err(AttachRefusal::TooManySessions);
+            }
+        }
+        self.metrics.sessions.phase_changed(None, Phase::Attached(attach.connection));
+        self.lifecycle.step(&session, |state, step| {
+            step.outputs.extend(outputs);
+            self.table.add_to_users(&session, state);
+        });
+        if let Some(user) = request.identity.user() {
+            self.complete_user_session(&session, user, &request.identity);
+        }
+        if self.is_draining() {
+            // The drain began while this session was being opened.
+            self.lifecycle.handle(&session, Input::Close(CloseReason::Draining));
+        }
+        Ok(session)
+    }
+
+    /// Evicts a suspended session to make room for another. Returns whether one was evicted.
+    fn evict_suspended(&self) -> bool {
+        loop {
+            let Some(id) = self.lifecycle.suspended.evict() else { return false };
+            let Some(session) = self.table.registry().get(id) else { continue };
+            let has_ended = self.lifecycle.step(&session, |state, step| {
+                // The client may have reconnected in the meantime.
+                let can_evict = state.machine.phase() == Phase::Suspended;
+                if can_evict {
+                    state.machine.handle(step, Input::Close(CloseReason::Limit));
+                }
+                can_evict
+            });
+            if has_ended.unwrap_or(true) {
+                return true;
+            }
+        }
+    }
+
+    /// Completes the opening of a user's session, once lookups by user can find it.
+    fn complete_user_session(&self, session: &SessionCell, user: &str, identity: &Identity) {
+        // Check again: the user may have been revoked after the token was checked and before lookups could
+        // find this session.
+        if self.revocations.check(identity, self.timeouts.clock().unix_now()).is_err() {
+            return self.lifecycle.handle(session, Input::Close(CloseReason::Kicked));
+        }
+        self.subscriptions.subscribe_to_user_log(session, user);
+        self.subscriptions.join_token_channels(session, identity, &Identity::ANONYMOUS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use encke_core::session::{ConnectionKind, DeliveryMode};
+    use encke_timeouts::Timeouts;
+    use encke_timeouts::clock::Clock;
+
+    use super::*;
+    use crate::admission::Permits;
+    use crate::config::Settings;
+    use crate::entropy::Entropy;
+    use crate::events::{HookSink, NoHooks};
+    use crate::executor::NoTasks;
+    use crate::server::assembly;
+
+    fn sessions() -> Arc<Sessions> {
+        let config = Settings::default().resolve().expect("the defaults are valid");
+        let clock = Arc::new(Clock::new(config.timers.stall_threshold));
+        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
+        let events = Box::new(HookSink(Box::new(NoHooks)));
+        assembly::client_services(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events).sessions
+    }
+
+    /// At the connection limit, a connection that claims a seq that was never sent is refused, and the
+    /// connection that it tried to replace keeps its permit.
+    #[test]
+    fn refused_take_over_keeps_the_permit() {
+        let (sessions, permits) = (sessions(), Permits::new(1, usize::MAX));
+        let address = std::net::IpAddr::from([127, 0, 0, 1]);
+        let request = |resume, seq| AttachRequest {
+            resume,
+            seq,
+            identity: Identity::ANONYMOUS,
+            address,
+            kind: ConnectionKind::Events,
+            dialect: DialectName::Json,
+            delivery: DeliveryMode::AtLeastOnce,
+            can_open: true,
+            only_resume: true,
+        };
+        let attach = |request| sessions.attach(&request, permits.take(address), || false);
+        let first = attach(request(None, None)).expect("the first connection");
+        let token = Some(first.session.resume_token().expose().to_string());
+        let refusal = attach(request(token.clone(), Some(1_000))).err();
+        assert_eq!(refusal, Some(AttachRefusal::SessionGone), "a seq that was never sent");
+        assert_eq!(permits.taken(), 1, "the first connection still has its permit");
+        let second = attach(request(token, Some(0))).expect("a take-over");
+        assert!(second.recovered);
+        assert_eq!(permits.taken(), 1, "the permit was passed on");
+        assert!(second.mailbox.take_permit().is_some());
+    }
+}

@@ -1,0 +1,20 @@
+//! The life of a session: attaching connections, inputs, deadlines, parking, the end, and restarts.
+
+mod attach;
+mod attach_request;
+mod client_input;
+mod ended_sessions;
+mod event_sink;
+mod parked_outputs;
+mod parking;
+mod sessions;
+mod snapshot;
+mod step;
+mod step_in_progress;
+mod suspended_sessions;
+mod timeline;
+
+pub(crate) use attach_request::{AttachRefusal, AttachRequest, Attached};
+pub(crate) use event_sink::EventSink;
+pub(crate) use sessions::Sessions;
+pub(crate) use snapshot::RestoredSessions;

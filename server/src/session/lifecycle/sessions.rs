@@ -1,0 +1,116 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use encke_core::close::CloseReason;
+use encke_core::session::{Input, SessionTimeouts};
+use encke_timeouts::Timeouts;
+
+use super::attach_request::AttachRefusal;
+use super::event_sink::EventSink;
+use super::step::Lifecycle;
+use crate::auth::Revocations;
+use crate::entropy::Entropy;
+use crate::executor::Executor;
+use crate::metrics::Metrics;
+use crate::session::channels::SessionLogs;
+use crate::session::subscriptions::{SessionLimits, Subscriptions};
+use crate::session::table::SessionTable;
+
+/// Values of [`Sessions::shutdown`].
+const RUNNING: u8 = 0;
+const DRAINING: u8 = 1;
+const MOVING: u8 = 2;
+
+/// Opens, resumes, moves and restores sessions.
+pub(crate) struct Sessions {
+    pub(crate) table: Arc<SessionTable>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(super) revocations: Revocations,
+    pub(super) timeouts: Arc<Timeouts>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) entropy: Entropy,
+    /// Number of connections so far.
+    pub(super) connections: AtomicU64,
+    shutdown: AtomicU8,
+}
+
+impl Sessions {
+    /// Creates an empty set of sessions.
+    #[expect(clippy::too_many_arguments, reason = "what all sessions share")]
+    pub(crate) fn new(
+        limits: SessionLimits,
+        revocations: Revocations,
+        timeouts: Arc<Timeouts>,
+        settings: SessionTimeouts,
+        logs: SessionLogs,
+        metrics: Arc<Metrics>,
+        entropy: Entropy,
+        executor: Arc<dyn Executor>,
+        events: Box<dyn EventSink>,
+    ) -> Arc<Self> {
+        let table = Arc::clone(logs.channels.registry());
+        let subscriptions =
+            Subscriptions::new(logs, limits, Arc::clone(&timeouts), Arc::clone(&metrics), executor);
+        let lifecycle = Lifecycle::new(
+            Arc::clone(&table),
+            Arc::clone(&subscriptions),
+            Arc::clone(&timeouts),
+            settings,
+            Arc::clone(&metrics),
+            events,
+        );
+        Arc::new(Self {
+            table,
+            subscriptions,
+            lifecycle,
+            revocations,
+            timeouts,
+            metrics,
+            entropy,
+            connections: AtomicU64::new(0),
+            shutdown: AtomicU8::new(RUNNING),
+        })
+    }
+
+    /// Returns the users whose earlier tokens are rejected.
+    pub(crate) fn revocations(&self) -> &Revocations {
+        &self.revocations
+    }
+
+    /// Whether sessions are being ended or moved, so that no new ones may be opened.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.shutdown.load(Ordering::Acquire) != RUNNING
+    }
+
+    /// Returns the refusal for connections that arrive during a drain.
+    pub(super) fn draining_refusal(&self) -> AttachRefusal {
+        if self.shutdown.load(Ordering::Acquire) == MOVING {
+            AttachRefusal::Moved
+        } else {
+            AttachRefusal::Draining
+        }
+    }
+
+    /// Ends all sessions, and refuses new ones.
+    pub(crate) fn drain(&self) {
+        self.shutdown.store(DRAINING, Ordering::Release);
+        for session in self.table.registry().pages().flatten() {
+            self.lifecycle.handle(&session, Input::Close(CloseReason::Draining));
+        }
+    }
+
+    /// Prepares all sessions to continue in another process, and refuses new ones.
+    pub(crate) fn move_all(&self) {
+        self.shutdown.store(MOVING, Ordering::Release);
+        for session in self.table.registry().pages().flatten() {
+            self.lifecycle.handle(&session, Input::Move);
+        }
+    }
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("len", &self.table.registry().len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,162 @@
+//! Saving sessions to a snapshot, and restoring them in another process.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use encke_core::session::{Phase, Session};
+
+use super::sessions::Sessions;
+use crate::admission::QuotaOwner;
+use crate::auth::Identity;
+use crate::channel::RestoredLogs;
+use crate::session::channels::{Channel, SessionOutbox};
+use crate::session::id::SecretDigest;
+use crate::session::panics::unless_panicked;
+use crate::session::session_ref::SessionRef;
+use crate::session::table::{
+    DIALECTS, NotRestored, PollAdvice, SessionCell, SessionHandle, SessionState, StoredEnd, StoredSession,
+    TRANSPORTS, index_of, value_at,
+};
+
+/// Restored sessions, with their quota owners and how long each has been without a connection.
+#[derive(Default)]
+pub(crate) struct RestoredSessions(Vec<(Duration, QuotaOwner, SessionHandle)>);
+
+impl RestoredSessions {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Sessions {
+    /// Writes a record of each session that has moved, with the channels that it refers to.
+    pub(crate) fn snapshot<E>(
+        &self,
+        mut write: impl FnMut(&StoredSession, &[Arc<Channel>]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for session in self.table.registry().pages().flatten() {
+            match unless_panicked(|| self.snapshot_of(&session)) {
+                Some(Some((stored, channels))) => write(&stored, &channels)?,
+                Some(None) => {}
+                None => {
+                    tracing::error!(session = %session.id(), "panic while saving a session; it is not saved")
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns records of sessions that ended before their clients could be notified.
+    pub(crate) fn snapshot_ends(&self) -> Vec<StoredEnd> {
+        self.lifecycle.ended.snapshot()
+    }
+
+    /// Restores the record of an ended session.
+    ///
+    /// # Errors
+    /// Returns [`NotRestored`] if clients are never notified of its close code. Nothing changes in that case.
+    pub(crate) fn restore_end(&self, stored: &StoredEnd) -> Result<(), NotRestored> {
+        let is_restored = self.lifecycle.ended.restore(stored);
+        is_restored
+            .then_some(())
+            .ok_or(NotRestored::Contradiction("clients are never notified of this close code"))
+    }
+
+    fn snapshot_of(&self, session: &SessionCell) -> Option<(StoredSession, Vec<Arc<Channel>>)> {
+        let digest = self.table.restored_credentials().digest_of(session)?;
+        let state = session.lock();
+        let machine = state.machine.snapshot(self.lifecycle.settings())?;
+        let channels =
+            state.machine.outbox().channels().map(|subscription| Arc::clone(&subscription.channel));
+        let stored = StoredSession {
+            id: session.id().bytes(),
+            secret_digest: digest.0,
+            machine,
+            transport: index_of(&TRANSPORTS, &state.transport),
+            dialect: index_of(&DIALECTS, &state.dialect),
+            advised_all: state.poll_advice.all,
+            advised_pause: state.poll_advice.pause,
+            identity: state.identity.record(),
+            owner: state
+                .eviction_position
+                .as_ref()
+                .map_or(QuotaOwner::Operator, |position| position.owner.clone())
+                .to_text(),
+        };
+        Some((stored, channels.collect()))
+    }
+
+    /// Raises the connection count to `connections`, from which numbering continues.
+    pub(crate) fn restore_connections(&self, connections: u64) {
+        self.connections.fetch_max(connections.min(u64::MAX / 2), Ordering::Relaxed);
+    }
+
+    /// Returns the number of connections so far.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Restores a session as suspended. Its channels must already have been restored.
+    ///
+    /// # Errors
+    /// Returns [`NotRestored`] if the record is invalid or the limit on sessions is reached. Nothing changes
+    /// in that case.
+    pub(crate) fn restore(
+        &self,
+        stored: StoredSession,
+        logs: &mut RestoredLogs<SessionRef>,
+        restored: &mut RestoredSessions,
+    ) -> Result<(), NotRestored> {
+        let id = stored.id();
+        if self.table.registry().get(id).is_some() {
+            return Err(NotRestored::Contradiction("the id of another session"));
+        }
+        let unknown = || NotRestored::Contradiction("an unknown transport, dialect or quota owner");
+        let owner = QuotaOwner::from_text(&stored.owner).ok_or_else(unknown)?;
+        let now = self.timeouts.clock().now();
+        let machine = Session::restore(now, &stored.machine, self.subscriptions.new_outbox())?;
+        let state = SessionState {
+            machine,
+            mailbox: None,
+            transport: value_at(&TRANSPORTS, stored.transport).ok_or_else(unknown)?,
+            dialect: value_at(&DIALECTS, stored.dialect).ok_or_else(unknown)?,
+            poll_advice: PollAdvice { all: stored.advised_all, pause: stored.advised_pause },
+            identity: Identity::restore(stored.identity),
+            parked: None,
+            eviction_position: None,
+        };
+        let session = self.table.occupy(id, None, state).ok_or(NotRestored::TooManySessions)?;
+        let outbox = self.subscriptions.restore(&session, &stored.machine.outbox, logs);
+        outbox.and_then(|outbox| self.enter(&session, outbox))?;
+        self.table.restored_credentials().add(id, SecretDigest(stored.secret_digest));
+        self.metrics.sessions.phase_changed(None, Phase::Suspended);
+        // This step also requests the session's next deadline from the wheel.
+        self.lifecycle.step(&session, |state, _| self.table.add_to_users(&session, state));
+        restored.0.push((Duration::from_nanos(stored.machine.detached_for_ns), owner, session));
+        Ok(())
+    }
+
+    fn enter(&self, session: &SessionCell, outbox: SessionOutbox) -> Result<(), NotRestored> {
+        *session.lock().machine.outbox_mut() = outbox;
+        self.table.registry().insert(session).map_err(|_| {
+            let subscriptions: Vec<_> = session.lock().machine.outbox_mut().clear().collect();
+            subscriptions
+                .iter()
+                .for_each(|subscription| self.subscriptions.complete_unsubscribe(subscription));
+            NotRestored::TooManySessions
+        })
+    }
+
+    /// Completes the restore of all sessions. When room is needed, the sessions that have been without a
+    /// connection longest are evicted first.
+    pub(crate) fn settle(&self, RestoredSessions(mut sessions): RestoredSessions) {
+        sessions.sort_by_key(|(detached_for, ..)| std::cmp::Reverse(*detached_for));
+        for (_, owner, session) in sessions {
+            let mut state = session.lock();
+            if state.machine.phase() == Phase::Suspended && state.eviction_position.is_none() {
+                self.lifecycle.suspended.add(session.id(), &mut state, owner);
+            }
+        }
+    }
+}

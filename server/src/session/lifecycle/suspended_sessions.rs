@@ -1,0 +1,45 @@
+//! The order in which suspended sessions are evicted to make room for new ones. The quota owner with the most
+//! suspended sessions loses the one that has been suspended longest.
+
+use std::net::IpAddr;
+
+use encke_core::session::Phase;
+
+use crate::admission::{FairEviction, QuotaOwner};
+use crate::locks::Mutex;
+use crate::session::id::SessionId;
+use crate::session::table::{EvictionPosition, SessionState};
+
+/// All suspended sessions, grouped by user, or by address for anonymous clients.
+#[derive(Debug, Default)]
+pub(super) struct SuspendedSessions(Mutex<FairEviction<SessionId>>);
+
+impl SuspendedSessions {
+    /// Adds a restored session.
+    pub(super) fn add(&self, id: SessionId, state: &mut SessionState, owner: QuotaOwner) {
+        let number = self.0.lock().insert(&owner, id);
+        state.eviction_position = Some(Box::new(EvictionPosition { owner, number }));
+    }
+
+    /// Updates the position after a change of phase. `address` is the address of the connection, if there is
+    /// one.
+    pub(super) fn phase_changed(&self, id: SessionId, state: &mut SessionState, address: Option<IpAddr>) {
+        let is_suspended = matches!(state.machine.phase(), Phase::Suspended | Phase::Moved);
+        match (address, state.eviction_position.take()) {
+            (Some(address), None) if is_suspended => {
+                let owner = QuotaOwner::new(state.identity.shared_user(), address);
+                let number = self.0.lock().insert(&owner, id);
+                state.eviction_position = Some(Box::new(EvictionPosition { owner, number }));
+            }
+            (_, Some(position)) if !is_suspended => {
+                _ = self.0.lock().remove(&position.owner, position.number)
+            }
+            (_, position) => state.eviction_position = position,
+        }
+    }
+
+    /// Removes the session that makes room first, and returns its id.
+    pub(super) fn evict(&self) -> Option<SessionId> {
+        self.0.lock().evict()
+    }
+}

@@ -1,0 +1,341 @@
+//! Notices of joins and leaves, published as messages of the channel in namespaces with `join_leave`.
+//!
+//! A notice is queued while the session's lock is held, together with the change that it reports. Therefore
+//! the notices of one session on one channel are in order, regardless of which threads act. Each channel with
+//! a queue has one task, which publishes the next notice once the previous one is in the log, and retries
+//! while the engine is unreachable.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use encke_core::message::{Content, ContentKind};
+use encke_timeouts::Timeouts;
+use tokio::sync::Notify;
+
+use crate::admission::QuotaOwner;
+use crate::auth::Identity;
+use crate::channel::{ChannelGuard, ChannelName};
+use crate::engine::{EngineError, RetryBackoff};
+use crate::executor::{Executor, yield_now};
+use crate::locks::Mutex;
+use crate::metrics::Metrics;
+use crate::session::channels::{Channel, SessionLogs};
+use crate::session::id::SessionId;
+use crate::session::session_ref::SessionRef;
+use crate::session::table::{NotRestored, SessionCell, StoredNotice};
+
+/// Maximum number of queued notices of all channels. Notices accumulate only while the engine is slow or
+/// unreachable. Additional ones are dropped and counted.
+pub(super) const MAX_QUEUED: usize = 65_536;
+
+/// Notice that a session has joined or left.
+#[derive(Clone, Debug)]
+struct Notice {
+    kind: ContentKind,
+    session: SessionId,
+    user: Option<Arc<str>>,
+}
+
+/// Notices of one channel, oldest first.
+struct NoticeQueue {
+    notices: VecDeque<Notice>,
+    /// Whether a task is publishing these notices.
+    has_task: bool,
+    /// Keeps the channel alive until the queue is empty.
+    _guard: Option<ChannelGuard<SessionRef>>,
+}
+
+/// State protected by the lock.
+#[derive(Default)]
+struct NoticeTable {
+    /// Queues by channel. None of them is empty.
+    queues: HashMap<ChannelName, NoticeQueue>,
+    /// Number of notices in all queues.
+    queued: usize,
+    running_tasks: usize,
+    /// Whether notices are published. False until the engine knows which logs it restores, and again once the
+    /// remaining notices are left to the next process.
+    is_running: bool,
+}
+
+/// Notices of joins and leaves; `None` if no namespace has `join_leave`.
+pub(crate) struct JoinLeave(Option<Arc<Notices>>);
+
+/// Notices of all channels.
+struct Notices {
+    /// Locked for one lookup at a time.
+    table: Mutex<NoticeTable>,
+    logs: SessionLogs,
+    timeouts: Arc<Timeouts>,
+    metrics: Arc<Metrics>,
+    executor: Arc<dyn Executor>,
+    /// Notified when no task is running.
+    settled: Notify,
+}
+
+impl Notices {
+    /// Queues a notice. After releasing its locks, the caller must call [`Self::start_publishing`] for the
+    /// channel. The caller holds the session's lock, which keeps the notices in the order of the changes.
+    fn enqueue(&self, kind: ContentKind, session: SessionId, identity: &Identity, channel: &Arc<Channel>) {
+        let notice = Notice { kind, session, user: identity.shared_user() };
+        let mut guard = self.logs.channels.acquire_existing(Arc::clone(channel)).ok();
+        let added = self.table.lock().add(channel.name(), notice, &mut guard);
+        if let Err(QueueFull) = added {
+            self.metrics.channels.join_leave_lost();
+        }
+    }
+
+    /// Starts a task that publishes the channel's notices, if one is needed.
+    fn start_publishing(self: &Arc<Self>, channel: &ChannelName) {
+        let needs_task = self.table.lock().needs_task(channel);
+        if needs_task {
+            self.executor.spawn(Box::pin(Arc::clone(self).publish_all(channel.clone())));
+        }
+    }
+
+    async fn publish_all(self: Arc<Self>, channel: ChannelName) {
+        let mut backoff = RetryBackoff::new();
+        while let Some(notice) = self.oldest(&channel) {
+            let response = {
+                let content = notice.content();
+                self.logs.engine.append(&channel, &QuotaOwner::Operator, &content, None)
+            };
+            match response.await {
+                Ok(_) => self.remove_oldest(&channel),
+                Err(EngineError::Draining) => self.stop(),
+                Err(error @ EngineError::TooManyChannels(_)) => {
+                    let session = notice.session;
+                    tracing::warn!(%session, %channel, %error, "join or leave notice dropped");
+                    self.metrics.channels.join_leave_lost();
+                    self.remove_oldest(&channel);
+                }
+                // The engine may have stored the notice despite the error. Publishing it twice is harmless.
+                Err(EngineError::Unavailable | EngineError::OutcomeUnknown | EngineError::Overloaded) => {
+                    self.timeouts.sleep(backoff.next_delay()).await;
+                    continue;
+                }
+            }
+            backoff = RetryBackoff::new();
+            yield_now().await;
+        }
+    }
+
+    /// Returns the notice to publish next. If the queue is empty, records that the channel's task has ended,
+    /// and returns `None`.
+    fn oldest(&self, channel: &ChannelName) -> Option<Notice> {
+        let (removed, is_settled) = {
+            let mut table = self.table.lock();
+            let is_running = table.is_running;
+            let queue = table.queues.get_mut(channel)?;
+            if let Some(oldest) = queue.notices.front().filter(|_| is_running) {
+                return Some(oldest.clone());
+            }
+            queue.has_task = false;
+            let is_empty = queue.notices.is_empty();
+            let removed = if is_empty { table.queues.remove(channel) } else { None };
+            table.running_tasks -= 1;
+            (removed, table.running_tasks == 0)
+        };
+        // Drop the queue after releasing the lock, because its guard takes other locks.
+        drop(removed);
+        if is_settled {
+            self.settled.notify_waiters();
+        }
+        None
+    }
+
+    /// Removes the oldest notice, because it was published or is being dropped.
+    fn remove_oldest(&self, channel: &ChannelName) {
+        let mut table = self.table.lock();
+        let oldest = table.queues.get_mut(channel).and_then(|queue| queue.notices.pop_front());
+        table.queued -= usize::from(oldest.is_some());
+    }
+
+    /// Starts publishing, including notices left by an earlier process.
+    fn start_all(self: &Arc<Self>) {
+        let queued: Vec<ChannelName> = {
+            let mut table = self.table.lock();
+            table.is_running = true;
+            table.queues.keys().cloned().collect()
+        };
+        queued.iter().for_each(|channel| self.start_publishing(channel));
+    }
+
+    /// Stops publishing. Remaining notices are left to the next process.
+    fn stop(&self) {
+        self.table.lock().is_running = false;
+    }
+
+    async fn settled(&self) {
+        loop {
+            let settled = self.settled.notified();
+            if self.table.lock().running_tasks == 0 {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// Returns all remaining notices, those of each channel oldest first.
+    fn snapshot(&self) -> Vec<StoredNotice> {
+        let table = self.table.lock();
+        let all = table.queues.iter().flat_map(|(channel, queue)| {
+            queue.notices.iter().map(|notice| StoredNotice {
+                channel: channel.as_str().to_owned(),
+                has_left: notice.kind == ContentKind::Left,
+                session: notice.session.bytes(),
+                user: notice.user.as_deref().map(ToOwned::to_owned),
+            })
+        });
+        all.collect()
+    }
+
+    /// The inverse of [`Self::snapshot`]. Returns `false` if the notice does not fit.
+    fn restore(&self, channel: &ChannelName, stored: &StoredNotice) -> bool {
+        let notice = Notice {
+            kind: if stored.has_left { ContentKind::Left } else { ContentKind::Joined },
+            session: SessionId::from_bytes(stored.session),
+            user: stored.user.as_deref().map(Into::into),
+        };
+        // The channel needs no guard: its log has messages, which keep it alive.
+        self.table.lock().add(channel, notice, &mut None).is_ok()
+    }
+}
+
+impl JoinLeave {
+    /// Creates an empty set of queues, which does not publish yet.
+    pub(super) fn new(
+        logs: SessionLogs,
+        timeouts: Arc<Timeouts>,
+        metrics: Arc<Metrics>,
+        executor: Arc<dyn Executor>,
+    ) -> Self {
+        Self(logs.channels.namespaces().any_join_leave().then(|| {
+            let (table, settled) = (Mutex::default(), Notify::new());
+            Arc::new(Notices { table, logs, timeouts, metrics, executor, settled })
+        }))
+    }
+
+    /// Returns the queues, if subscribers of the channel are notified of joins and leaves.
+    fn of(&self, channel: &ChannelName) -> Option<&Arc<Notices>> {
+        let notices = self.0.as_ref()?;
+        let rules = notices.logs.channels.namespaces().rules_of(channel.as_str());
+        // Subscribing to a pattern does not count as joining a channel.
+        let is_published = rules.join_leave && !channel.is_direct() && !channel.is_pattern();
+        is_published.then_some(notices)
+    }
+
+    /// Queues a notice that the session has subscribed. The caller holds the session's lock, and calls
+    /// [`Self::publish`] after releasing it.
+    pub(super) fn enqueue_join(&self, session: &SessionCell, identity: &Identity, channel: &Arc<Channel>) {
+        if let Some(notices) = self.of(channel.name()) {
+            notices.enqueue(ContentKind::Joined, session.id(), identity, channel);
+        }
+    }
+
+    /// Queues a notice that the session has unsubscribed. The caller holds the session's lock, and calls
+    /// [`Self::publish`] after releasing it.
+    pub(crate) fn enqueue_leave(&self, session: &SessionCell, identity: &Identity, channel: &Arc<Channel>) {
+        if let Some(notices) = self.of(channel.name()) {
+            notices.enqueue(ContentKind::Left, session.id(), identity, channel);
+        }
+    }
+
+    /// Publishes the channel's queued notices.
+    pub(super) fn publish(&self, channel: &ChannelName) {
+        if let Some(notices) = self.of(channel) {
+            notices.start_publishing(channel);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Starts publishing notices, beginning with those left by an earlier process. The engine must be ready.
+    pub(crate) fn start(&self) {
+        if let Some(notices) = &self.0 {
+            notices.start_all();
+        }
+    }
+
+    /// Stops publishing notices. The remaining ones are left to the next process.
+    pub(crate) fn stop(&self) {
+        if let Some(notices) = &self.0 {
+            notices.stop();
+        }
+    }
+
+    /// Waits until no notice is being published, because all have been published or publishing was
+    /// [stopped](Self::stop).
+    pub(crate) async fn settled(&self) {
+        if let Some(notices) = &self.0 {
+            notices.settled().await;
+        }
+    }
+
+    /// Returns the notices that were not published.
+    pub(crate) fn snapshot(&self) -> Vec<StoredNotice> {
+        self.0.as_ref().map_or_else(Vec::new, |notices| notices.snapshot())
+    }
+
+    /// Restores a notice left by an earlier process. The notice is dropped if its namespace no longer has
+    /// `join_leave`.
+    ///
+    /// # Errors
+    /// Returns [`NotRestored`] if the channel name is invalid or the queue is full.
+    pub(crate) fn restore(&self, stored: &StoredNotice) -> Result<(), NotRestored> {
+        let name = ChannelName::for_publish(&stored.channel, usize::MAX);
+        let name =
+            name.map_err(|_| NotRestored::Contradiction("a join or leave notice without a channel"))?;
+        let is_restored = self.of(&name).is_none_or(|notices| notices.restore(&name, stored));
+        is_restored
+            .then_some(())
+            .ok_or(NotRestored::Contradiction("more join or leave notices than fit into the queue"))
+    }
+}
+
+/// The error when [`MAX_QUEUED`] is reached.
+#[derive(Debug)]
+struct QueueFull;
+
+impl NoticeTable {
+    /// Adds a notice. Takes `guard` if the channel has no queue yet. Otherwise the caller drops it after
+    /// releasing this lock.
+    fn add(
+        &mut self,
+        channel: &ChannelName,
+        notice: Notice,
+        guard: &mut Option<ChannelGuard<SessionRef>>,
+    ) -> Result<(), QueueFull> {
+        if self.queued >= MAX_QUEUED {
+            return Err(QueueFull);
+        }
+        self.queued += 1;
+        if let Some(queue) = self.queues.get_mut(channel) {
+            queue.notices.push_back(notice);
+        } else {
+            let queue = NoticeQueue { notices: [notice].into(), has_task: false, _guard: guard.take() };
+            self.queues.insert(channel.clone(), queue);
+        }
+        Ok(())
+    }
+
+    /// Whether the channel has notices but no task. If so, the caller must start the task.
+    fn needs_task(&mut self, channel: &ChannelName) -> bool {
+        let Self { queues, running_tasks, is_running, .. } = self;
+        let Some(queue) = queues.get_mut(channel).filter(|queue| *is_running && !queue.has_task) else {
+            return false;
+        };
+        queue.has_task = true;
+        *running_tasks += 1;
+        true
+    }
+}
+
+impl Notice {
+    fn content(&self) -> Content<'static> {
+        Content::join_or_leave(self.kind, &self.session.to_string(), self.user.as_deref())
+    }
+}

@@ -1,0 +1,370 @@
+//! Tests of which joins and leaves are published, and in what order.
+
+mod model;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context as TaskContext, Waker};
+use std::time::Duration;
+
+use encke_core::close::CloseReason;
+use encke_core::dialect::{DialectName, StartPosition};
+use encke_core::message::ContentKind;
+use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat, Input};
+use encke_timeouts::Timeouts;
+use encke_timeouts::clock::{Clock, SimulatedTime, UnixTime};
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+
+use super::CommandSource;
+use super::join_leave::MAX_QUEUED;
+use crate::auth::{Grant, Permission};
+use crate::channel::{ChannelName, HistoryPart};
+use crate::client;
+use crate::config::Settings;
+use crate::engine::slow::{SlowControl, SlowEngine};
+use crate::engine::{EngineError, EngineResponse, LogEngine};
+use crate::entropy::Entropy;
+use crate::events::{HookSink, NoHooks};
+use crate::executor::{BoxedTask, Executor};
+use crate::server::assembly;
+use crate::session::{AttachRequest, Attached, SessionHandle};
+
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const NO_STALL: Duration = Duration::from_hours(60 * 24);
+const JOIN_LEAVE: &str = "namespace=[{prefix='/a/', join_leave=true}]";
+
+/// An executor that polls its tasks only on request.
+#[derive(Default)]
+struct ManualExecutor(Mutex<Vec<BoxedTask>>);
+
+impl std::fmt::Debug for ManualExecutor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ManualExecutor")
+    }
+}
+
+impl Executor for ManualExecutor {
+    fn spawn(&self, task: BoxedTask) {
+        self.0.lock().push(task);
+    }
+}
+
+impl ManualExecutor {
+    /// Polls each task once.
+    fn poll_all(&self) {
+        let tasks = std::mem::take(&mut *self.0.lock());
+        let mut task_context = TaskContext::from_waker(Waker::noop());
+        let pending: Vec<BoxedTask> = tasks
+            .into_iter()
+            .filter_map(|mut task| task.poll_unpin(&mut task_context).is_pending().then_some(task))
+            .collect();
+        self.0.lock().extend(pending);
+    }
+
+    fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+struct JoinLeaveWorld {
+    time: Arc<SimulatedTime>,
+    services: client::Services,
+    tasks: Arc<ManualExecutor>,
+    engine: Arc<SlowControl>,
+}
+
+impl JoinLeaveWorld {
+    fn new() -> Self {
+        let world = Self::with(&[JOIN_LEAVE]);
+        world.services.sessions.subscriptions.join_leave().start();
+        world
+    }
+
+    fn with(flags: &[&str]) -> Self {
+        const SECRET: &str = "auth.secret=0123456789abcdef0123456789abcdef";
+        const KEPT: [&str; 3] = ["channel.history_messages=0", "channel.history_age=off", SECRET];
+        let flags = flags.iter().chain(&KEPT).map(ToString::to_string).collect();
+        let config = Settings { flags, ..Settings::default() }.resolve().expect("valid");
+        let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(1_000)));
+        let clock = Arc::new(Clock::simulated(Arc::clone(&time), NO_STALL));
+        let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.session_slots());
+        let (tasks, engine) = (Arc::new(ManualExecutor::default()), Arc::new(SlowControl::default()));
+        engine.is_open.store(true, Ordering::Relaxed);
+        let executor = Arc::clone(&tasks) as Arc<dyn Executor>;
+        let events = Box::new(HookSink(Box::new(NoHooks)));
+        let slow = |memory| -> Arc<dyn LogEngine<_>> {
+            Arc::new(SlowEngine { memory, control: Arc::clone(&engine) })
+        };
+        let services =
+            assembly::client_services_on(&config, timeouts, Entropy::system(), executor, events, slow);
+        Self { time, services, tasks, engine }
+    }
+
+    fn attach(&self, user: &str, allowed: &str, resume: Option<String>) -> Attached {
+        let channels = [(allowed.to_owned(), vec![Permission::Subscribe])].into();
+        let grant = Grant { sub: user.to_owned(), issued: None, expires: None, channels, join: Vec::new() };
+        let token = self.services.access.auth.sign(&grant, None).expect("it can be signed");
+        let now = self.services.timeouts.clock().unix_now();
+        let identity = self.services.access.auth.identify(Some(&token), now).expect("it was just signed");
+        let request = AttachRequest {
+            resume,
+            seq: None,
+            identity,
+            address: ADDRESS,
+            kind: ConnectionKind::Stream(Heartbeat::Frame),
+            dialect: DialectName::Json,
+            delivery: DeliveryMode::AtLeastOnce,
+            can_open: true,
+            only_resume: false,
+        };
+        let permit = self.services.limits.permits.take(ADDRESS);
+        self.services.sessions.attach(&request, permit, || false).expect("a session")
+    }
+
+    fn subscribe(&self, session: &SessionHandle, channel: &str) -> bool {
+        let source = CommandSource::request(ADDRESS);
+        let subscribed = self.services.sessions.subscriptions.subscribe(
+            session,
+            source,
+            &name(channel),
+            &StartPosition::Now,
+        );
+        is_ok(subscribed)
+    }
+
+    fn unsubscribe(&self, session: &SessionHandle, channel: &str) {
+        self.services.sessions.subscriptions.unsubscribe(session, CommandSource::request(ADDRESS), channel);
+    }
+
+    fn kick(&self, session: &SessionHandle) {
+        self.services.sessions.lifecycle.handle(session, Input::Close(CloseReason::Kicked));
+    }
+
+    /// Runs the tasks until all notices that can be published have been published.
+    fn settle(&self) {
+        while self.tasks.len() > 0 {
+            self.tasks.poll_all();
+            self.time.advance(Duration::from_millis(10));
+        }
+        assert!(self.services.sessions.subscriptions.join_leave().settled().now_or_never().is_some());
+    }
+
+    /// Returns the notices in the channel's log, as `+` or `-` and their content.
+    fn notices(&self, channel: &str) -> Vec<String> {
+        let Some(log) = self.services.logs.channels.get(channel) else { return Vec::new() };
+        let (_, messages) =
+            log.history(HistoryPart::After(0), usize::MAX, self.services.timeouts.clock().now());
+        let notices = messages.into_iter().map(|message| {
+            assert_eq!(message.user, None, "a notice has no publisher");
+            match message.kind {
+                ContentKind::Data => message.data,
+                ContentKind::Joined => format!("+{}", message.data),
+                ContentKind::Left => format!("-{}", message.data),
+            }
+        });
+        notices.collect()
+    }
+
+    fn dropped(&self) -> u64 {
+        let text = self.services.metrics.encode(&crate::metrics::Readings::default(), &[]);
+        let line = text.lines().find_map(|line| line.strip_prefix("encke_join_leave_lost_total "));
+        line.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    }
+}
+
+fn name(text: &str) -> ChannelName {
+    ChannelName::new(text, 255).expect("a name")
+}
+
+fn is_ok<T: Send + 'static, E: Send + 'static>(response: EngineResponse<Result<T, E>>) -> bool {
+    response.into_future().now_or_never().expect("the engine answers").is_ok()
+}
+
+fn line(sign: char, session: &SessionHandle) -> String {
+    let user = session.identity().user().map_or(String::new(), |user| format!(r#","user":"{user}""#));
+    format!(r#"{sign}{{"session":"{}"{user}}}"#, session.id())
+}
+
+#[test]
+fn joins_and_leaves_are_published_in_order() {
+    let world = JoinLeaveWorld::new();
+    let [ann, bob] = ["ann", "bob"].map(|user| world.attach(user, "*", None).session);
+    assert!(world.subscribe(&ann, "/a/x") && world.subscribe(&bob, "/a/x"));
+    assert!(world.subscribe(&ann, "/a/x"), "subscribing again changes nothing");
+    assert!(world.subscribe(&ann, "/b") && world.subscribe(&bob, "/a/*") && world.subscribe(&bob, "/a/y"));
+    world.settle();
+    world.unsubscribe(&ann, "/a/x");
+    world.unsubscribe(&ann, "/a/x");
+    world.kick(&bob);
+    world.settle();
+    let expected = [line('+', &ann), line('+', &bob), line('-', &ann), line('-', &bob)];
+    assert_eq!(world.notices("/a/x"), expected);
+    assert_eq!(world.notices("/a/y"), [line('+', &bob), line('-', &bob)]);
+    assert!(world.notices("/b").is_empty(), "the namespace has no join_leave");
+    assert_eq!(world.dropped(), 0);
+}
+
+#[test]
+fn nothing_is_queued_without_join_leave() {
+    let world = JoinLeaveWorld::with(&["namespace=[{prefix='/a/', at_ms=true}]"]);
+    world.services.sessions.subscriptions.join_leave().start();
+    let session = world.attach("ann", "*", None).session;
+    assert!(world.subscribe(&session, "/a/x"));
+    world.unsubscribe(&session, "/a/x");
+    assert!(world.services.sessions.subscriptions.join_leave().is_none());
+    assert_eq!((world.tasks.len(), world.notices("/a/x").len()), (0, 0));
+}
+
+#[test]
+fn publishing_is_retried_while_the_engine_is_unreachable() {
+    let world = JoinLeaveWorld::new();
+    for error in [EngineError::Unavailable, EngineError::OutcomeUnknown, EngineError::Overloaded] {
+        let session = world.attach("ann", "*", None).session;
+        let before = world.notices("/a/x");
+        *world.engine.refusal.lock() = Some(error);
+        assert!(world.subscribe(&session, "/a/x"));
+        world.kick(&session);
+        for _ in 0..100 {
+            world.tasks.poll_all();
+            world.time.advance(Duration::from_millis(100));
+        }
+        assert_eq!(world.notices("/a/x"), before);
+        *world.engine.refusal.lock() = None;
+        world.settle();
+        assert_eq!(world.notices("/a/x")[before.len()..], [line('+', &session), line('-', &session)]);
+    }
+    assert_eq!(world.dropped(), 0);
+}
+
+#[test]
+fn notices_beyond_the_limit_are_dropped_and_counted() {
+    let world = JoinLeaveWorld::new();
+    let (session, other) = (world.attach("ann", "*", None).session, world.attach("bob", "*", None).session);
+    *world.engine.refusal.lock() = Some(EngineError::Unavailable);
+    for _ in 0..MAX_QUEUED / 2 {
+        assert!(world.subscribe(&session, "/a/x"));
+        world.unsubscribe(&session, "/a/x");
+    }
+    assert_eq!(world.dropped(), 0);
+    assert!(world.subscribe(&session, "/a/x") && world.subscribe(&other, "/a/y"));
+    assert_eq!(world.dropped(), 2);
+    *world.engine.refusal.lock() = None;
+    // All notices fit into a log that is limited only by bytes.
+    while world.tasks.len() > 0 {
+        world.tasks.poll_all();
+        world.time.advance(Duration::from_millis(1));
+    }
+    world.kick(&session);
+    world.kick(&other);
+    world.settle();
+    assert_eq!(world.notices("/a/x").last(), Some(&line('-', &session)));
+    assert_eq!(world.notices("/a/y"), [line('-', &other)]);
+    assert_eq!(world.dropped(), 2);
+}
+
+#[test]
+fn notices_are_dropped_at_the_channel_limit() {
+    let world = JoinLeaveWorld::new();
+    let session = world.attach("ann", "*", None).session;
+    *world.engine.refusal.lock() =
+        Some(EngineError::TooManyChannels(crate::channel::TooManyChannels::Server { limit: 1 }));
+    assert!(world.subscribe(&session, "/a/x"));
+    world.settle();
+    assert_eq!((world.notices("/a/x").len(), world.dropped()), (0, 1));
+}
+
+#[test]
+fn remaining_notices_are_published_by_the_next_process() {
+    let (world, next) = (JoinLeaveWorld::new(), JoinLeaveWorld::with(&[JOIN_LEAVE]));
+    let [ann, bob] = ["ann", "bob"].map(|user| world.attach(user, "*", None).session);
+    assert!(world.subscribe(&ann, "/a/x") && world.subscribe(&bob, "/a/y"));
+    world.settle();
+    let sessions = &world.services.sessions;
+    sessions.subscriptions.join_leave().stop();
+    world.services.logs.channels.close();
+    world.kick(&ann);
+    sessions.move_all();
+    world.settle();
+    let stored = sessions.subscriptions.join_leave().snapshot();
+    assert_eq!(world.notices("/a/x"), [line('+', &ann)]);
+    assert_eq!(stored.len(), 1, "{stored:?}");
+    for notice in &stored {
+        next.services.sessions.subscriptions.join_leave().restore(notice).expect("it is restored");
+    }
+    // Nothing is published before the engine knows which logs it restores.
+    let late = next.attach("carol", "*", None).session;
+    assert!(next.subscribe(&late, "/a/x"));
+    next.settle();
+    assert!(next.notices("/a/x").is_empty());
+    next.services.sessions.subscriptions.join_leave().start();
+    next.settle();
+    assert_eq!(next.notices("/a/x"), [line('-', &ann), line('+', &late)]);
+    let without = JoinLeaveWorld::with(&[]);
+    without.services.sessions.subscriptions.join_leave().restore(&stored[0]).expect("the notice is dropped");
+    assert!(without.services.sessions.subscriptions.join_leave().snapshot().is_empty());
+}
+
+/// Tests that notices stay queued if the channels are closed before notice publishing is stopped.
+#[test]
+fn notices_stay_queued_when_the_logs_are_closed() {
+    let world = JoinLeaveWorld::new();
+    let session = world.attach("ann", "*", None).session;
+    assert!(world.subscribe(&session, "/a/x"));
+    world.services.logs.channels.close();
+    world.settle();
+    assert_eq!(
+        (world.services.sessions.subscriptions.join_leave().snapshot().len(), world.dropped()),
+        (1, 0)
+    );
+}
+
+/// Joins and leaves of one session on one channel alternate, regardless of which threads act.
+#[test]
+fn notices_of_a_session_alternate_with_concurrent_threads() {
+    let world = JoinLeaveWorld::new();
+    let sessions: Vec<_> = (0..200).map(|_| world.attach("ann", "*", None).session).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| sessions.iter().for_each(|session| _ = world.subscribe(session, "/a/x")));
+        scope.spawn(|| sessions.iter().for_each(|session| world.unsubscribe(session, "/a/x")));
+        scope.spawn(|| sessions.iter().for_each(|session| world.kick(session)));
+    });
+    world.settle();
+    let notices = world.notices("/a/x");
+    for session in &sessions {
+        let (joined, left) = (line('+', session), line('-', session));
+        let own: Vec<_> = notices.iter().filter(|line| [&joined, &left].contains(line)).collect();
+        for pair in own.chunks(2) {
+            assert_eq!(pair, [&joined, &left], "{notices:?}");
+        }
+    }
+}
+
+/// Presence never contradicts a published notice, even while the channel still has the session among its
+/// subscribers. Therefore a member list that starts from presence stays correct.
+#[test]
+fn presence_excludes_sessions_that_have_left() {
+    let world = JoinLeaveWorld::new();
+    let subscriptions = &world.services.sessions.subscriptions;
+    let [ann, bob] = ["ann", "bob"].map(|user| world.attach(user, "*", None).session);
+    assert!(world.subscribe(&ann, "/a/x") && world.subscribe(&bob, "/a/x") && world.subscribe(&bob, "/a/y"));
+    let present = |channel: &str| {
+        let present = world.services.logs.channels.presence_page(channel, 0, usize::MAX);
+        present.members.into_iter().map(|(_, member)| member.id).collect::<Vec<_>>()
+    };
+    // The state that another thread sees between the two steps of an unsubscribe.
+    let left = subscriptions.table.change(&bob, |state| {
+        let (slot, subscription) =
+            state.find("/a/x").map(|(slot, subscription)| (slot, subscription.clone()))?;
+        state.machine.outbox_mut().unsubscribe(slot);
+        subscriptions.join_leave().enqueue_leave(&bob, &state.identity, &subscription.channel);
+        Some(subscription)
+    });
+    subscriptions.join_leave().publish(&name("/a/x"));
+    world.settle();
+    assert_eq!(world.notices("/a/x").last(), Some(&line('-', &bob)));
+    assert_eq!((present("/a/x"), present("/a/y")), (vec![ann.id().to_string()], vec![bob.id().to_string()]));
+    subscriptions.complete_unsubscribe(&left.flatten().expect("it was subscribed"));
+    assert_eq!(present("/a/x"), [ann.id().to_string()]);
+}
