@@ -1,4 +1,7 @@
+use futures_util::StreamExt;
+use http_body_util::{BodyExt, StreamBody};
 use hyper::Response;
+use hyper::body::Frame;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::routes::ApiCall;
@@ -11,8 +14,9 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 /// `GET /api/live`
 pub(super) fn watch(call: &ApiCall<'_>) -> Result<Response<ResponseBody>, ApiError> {
-    let viewer = live::add_viewer(call.operator, call.context).ok_or_else(draining)?;
-    let mut response = Response::new(ResponseBody::Live(viewer));
+    let pieces = live::view(call.operator, call.context).ok_or_else(draining)?;
+    let body = StreamBody::new(pieces.map(|piece| Ok(Frame::data(piece))));
+    let mut response = Response::new(body.boxed_unsync());
     for (name, value) in
         [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store"), (X_ACCEL_BUFFERING, "no")]
     {

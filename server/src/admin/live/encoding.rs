@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::viewer::HISTORY_BEGINS;
+use super::feed::HISTORY_BEGINS;
 
 /// Encodes a sample for the history, as an element of an array: with a leading comma, and without the rings.
 pub(super) fn encode_sample(sample: &impl Serialize) -> Bytes {

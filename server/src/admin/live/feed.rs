@@ -1,52 +1,57 @@
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use encke_timeouts::{RingView, RingWatch, Timeouts};
-use slab::Slab;
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use tokio::sync::watch;
 
-use super::history::History;
-use super::viewer::Viewer;
+use super::history::{History, MAX_SAMPLES};
 use crate::locks::Mutex;
 
-/// State shared by all viewers: the samples, and the tasks that wait for the next sample.
+/// Maximum number of history samples sent to a viewer: the samples in the history, and as many samples that
+/// are added while the viewer reads them.
+const MAX_HISTORY_SAMPLES: usize = 2 * MAX_SAMPLES;
+
+/// End of the first piece, which starts the history event.
+pub(super) const HISTORY_BEGINS: &str = "event: history\ndata: [";
+const HISTORY_ENDS: &str = "]\n\n";
+
+/// The samples, shared by all viewers.
 ///
 /// Viewers pull samples and have no queues: a slow viewer skips to the newest sample.
 #[derive(Debug, Default)]
-pub(crate) struct Feed(Mutex<FeedState>);
+pub(crate) struct Feed {
+    state: watch::Sender<FeedState>,
+    /// Makes the wheel report the contents of its slots while there are viewers, which share it.
+    ring_watch: Mutex<Weak<RingWatch>>,
+}
 
 #[derive(Debug, Default)]
 struct FeedState {
     history: History,
     /// Event with the newest sample, the same for all viewers.
     newest: Bytes,
-    /// All viewers, each with the waker of its task if the task is waiting.
-    viewers: Slab<Option<Waker>>,
-    /// Makes the wheel report the contents of its slots. `None` if there are no viewers.
-    watch: Option<Arc<RingWatch>>,
     /// Whether the stream has ended: the server is draining, and no more samples are taken.
     is_over: bool,
 }
-
-/// A sample, and the number of the sample after it.
-type NumberedSample = (Bytes, u64);
 
 impl Feed {
     /// Returns the contents of the wheel's slots, or `None` if there are no viewers or the wheel has not
     /// reported the contents yet.
     pub(super) fn rings(&self) -> Option<Vec<RingView>> {
-        let watch = self.0.lock().watch.clone();
+        let watch = self.ring_watch.lock().upgrade();
         Some(watch?.rings()?.rings)
     }
 
     #[cfg(test)]
     pub(super) fn is_watched(&self) -> bool {
-        self.0.lock().watch.is_some()
+        self.ring_watch.lock().strong_count() > 0
     }
 
     /// Adds a sample: its encoded form for the history, and the event for viewers.
     pub(super) fn add(&self, kept: Bytes, event: Bytes) {
-        self.change(|state| {
+        self.state.send_modify(|state| {
             state.history.push(kept);
             state.newest = event;
         });
@@ -54,64 +59,78 @@ impl Feed {
 
     /// Ends all streams, including those that are opened later.
     pub(super) fn end(&self) {
-        self.change(|state| state.is_over = true);
+        self.state.send_modify(|state| state.is_over = true);
     }
 
-    fn change(&self, change: impl FnOnce(&mut FeedState)) {
-        let mut state = self.0.lock();
-        change(&mut state);
-        let waiting: Vec<_> = state.viewers.iter_mut().filter_map(|(_, waiting)| waiting.take()).collect();
-        drop(state);
-        waiting.into_iter().for_each(Waker::wake);
-    }
-
-    /// Adds a viewer, which receives `about` first.
-    pub(super) fn add_viewer(self: &Arc<Self>, about: Bytes, timeouts: &Arc<Timeouts>) -> Viewer {
-        let mut state = self.0.lock();
-        state.watch.get_or_insert_with(|| Arc::new(RingWatch::new(Arc::clone(timeouts))));
-        let place = state.viewers.insert(None);
-        drop(state);
-        Viewer::new(Arc::clone(self), place, about)
-    }
-
-    pub(super) fn remove_viewer(&self, place: usize) {
-        let mut state = self.0.lock();
-        let waiting = state.viewers.try_remove(place);
-        if state.viewers.is_empty() {
-            state.watch = None;
-        }
-        drop(state);
-        // Drop the wakers without holding the lock, because a task may own viewers.
-        drop(waiting);
-    }
-
-    /// Returns the first available sample with this or a higher number. Returns `None` if there is no such
-    /// sample, or at the end of the stream.
-    pub(super) fn first_from(&self, number: u64) -> Option<NumberedSample> {
-        let state = self.0.lock();
-        let (number, sample) = state.history.first_from(number).filter(|_| !state.is_over)?;
-        Some((sample.clone(), number + 1))
-    }
-
-    /// Returns the newest sample as soon as its number is at least `number`. Returns `None` at the end of the
-    /// stream.
-    pub(super) fn poll_newest(
+    /// Returns the stream for one viewer: `about`, the history, and each new sample.
+    ///
+    /// hyper polls for the next piece when the client has taken most of the previous pieces. At most 16 KiB
+    /// and one piece are therefore buffered for each client.
+    pub(super) fn view(
         &self,
-        place: usize,
-        number: u64,
-        task: &Context<'_>,
-    ) -> Poll<Option<NumberedSample>> {
-        let mut state = self.0.lock();
-        let next = state.history.next();
-        if state.is_over {
-            return Poll::Ready(None);
-        }
-        if next > number {
-            return Poll::Ready(Some((state.newest.clone(), next)));
-        }
-        if let Some(waiting) = state.viewers.get_mut(place) {
-            *waiting = Some(task.waker().clone());
-        }
-        Poll::Pending
+        about: Bytes,
+        timeouts: &Arc<Timeouts>,
+    ) -> impl Stream<Item = Bytes> + Send + use<> + 'static {
+        let viewer = Viewer {
+            state: self.state.subscribe(),
+            _ring_watch: self.watch_rings(timeouts),
+            stage: ViewerStage::About(about),
+        };
+        unfold(viewer, async |mut viewer| viewer.next_piece().await.map(|piece| (piece, viewer)))
+    }
+
+    fn watch_rings(&self, timeouts: &Arc<Timeouts>) -> Arc<RingWatch> {
+        let mut watch = self.ring_watch.lock();
+        watch.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(RingWatch::new(Arc::clone(timeouts)));
+            *watch = Arc::downgrade(&new);
+            new
+        })
+    }
+}
+
+/// Position of a viewer in its stream.
+enum ViewerStage {
+    /// The next piece is the server's description and the beginning of the history.
+    About(Bytes),
+    /// The next piece is the first history sample with this or a higher number, including samples added in
+    /// the meantime. `left` bounds the history even for slow viewers.
+    History { number: u64, left: usize },
+    /// The next piece is the newest sample, once its number is at least `number`.
+    Samples { number: u64 },
+}
+
+struct Viewer {
+    state: watch::Receiver<FeedState>,
+    _ring_watch: Arc<RingWatch>,
+    stage: ViewerStage,
+}
+
+impl Viewer {
+    /// Returns the next piece, or `None` at the end of the stream.
+    async fn next_piece(&mut self) -> Option<Bytes> {
+        let (piece, stage) = match &self.stage {
+            ViewerStage::About(about) => {
+                (about.clone(), ViewerStage::History { number: 0, left: MAX_HISTORY_SAMPLES })
+            }
+            &ViewerStage::History { number, left } => {
+                let state = self.state.borrow();
+                match state.history.first_from(number).filter(|_| left > 0 && !state.is_over) {
+                    Some((number, sample)) => {
+                        // Keep the leading comma of every sample except the first.
+                        let comma = usize::from(left == MAX_HISTORY_SAMPLES);
+                        (sample.slice(comma..), ViewerStage::History { number: number + 1, left: left - 1 })
+                    }
+                    None => (Bytes::from_static(HISTORY_ENDS.as_bytes()), ViewerStage::Samples { number }),
+                }
+            }
+            &ViewerStage::Samples { number } => {
+                let is_due = |state: &FeedState| state.is_over || state.history.next() > number;
+                let state = self.state.wait_for(is_due).await.ok().filter(|state| !state.is_over)?;
+                (state.newest.clone(), ViewerStage::Samples { number: state.history.next() })
+            }
+        };
+        self.stage = stage;
+        Some(piece)
     }
 }

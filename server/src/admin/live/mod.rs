@@ -2,7 +2,7 @@
 //! minutes.
 //!
 //! ```text
-//!   a task, every second ──▶ Feed (900 samples, the newest) ◀── Viewer: a response body that pulls the next piece
+//!   a task, every second ──▶ Feed (900 samples, the newest) ◀── a response body that pulls the next piece
 //! ```
 
 mod encoding;
@@ -13,13 +13,14 @@ mod sample;
 mod server_info;
 #[cfg(test)]
 mod tests;
-mod viewer;
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use encke_timeouts::clock::UnixTime;
+use futures_util::Stream;
 use futures_util::future::{Either, select};
 
 use super::Context;
@@ -29,7 +30,6 @@ use sample::Sample;
 use server_info::ServerInfo;
 
 pub(crate) use limits::{LimitSettings, WebhookLimit, limits};
-pub(crate) use viewer::Viewer;
 
 /// Time between samples.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The samples, and the settings that viewers receive.
 #[derive(Debug)]
 pub(crate) struct Live {
-    feed: Arc<Feed>,
+    feed: Feed,
     pub(super) settings: LiveSettings,
 }
 
@@ -51,17 +51,20 @@ pub(crate) struct LiveSettings {
 impl Live {
     /// Creates a feed without samples.
     pub(crate) fn new(settings: LiveSettings) -> Self {
-        Self { feed: Arc::default(), settings }
+        Self { feed: Feed::default(), settings }
     }
 }
 
-/// Adds a viewer. Returns `None` if the server is draining.
-pub(super) fn add_viewer(operator: &Operator, context: &Context) -> Option<Viewer> {
-    let feed = &context.live.feed;
-    let view = || {
-        feed.add_viewer(encoding::server_event(&ServerInfo::to(operator, context)), &context.client.timeouts)
-    };
-    (!context.stop.is_cancelled()).then(view)
+/// Returns the stream for a viewer, or `None` if the server is draining.
+pub(super) fn view(
+    operator: &Operator,
+    context: &Context,
+) -> Option<impl Stream<Item = Bytes> + Send + use<> + 'static> {
+    if context.stop.is_cancelled() {
+        return None;
+    }
+    let about = encoding::server_event(&ServerInfo::to(operator, context));
+    Some(context.live.feed.view(about, &context.client.timeouts))
 }
 
 /// Takes a sample every second until the server drains, then ends the streams of all viewers.

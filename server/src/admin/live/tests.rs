@@ -4,6 +4,8 @@ use std::task::{Context as Task, Wake, Waker};
 use bytes::Bytes;
 use encke_timeouts::Timeouts;
 use encke_timeouts::clock::Clock;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use strum::VariantArray;
 use tokio_util::sync::CancellationToken;
 
@@ -28,9 +30,11 @@ fn sample(feed: &Feed, number: usize) {
     feed.add(Bytes::from(format!(",{{{number}}}")), Bytes::from(format!("event {number}")));
 }
 
-fn viewer(feed: &Arc<Feed>) -> Viewer {
+type Viewer = BoxStream<'static, Bytes>;
+
+fn viewer(feed: &Feed) -> Viewer {
     let (timeouts, _) = Timeouts::new(Arc::new(Clock::new(Duration::from_millis(500))), Duration::ZERO, 0);
-    feed.add_viewer(Bytes::from_static(b"about ["), &timeouts)
+    feed.view(Bytes::from_static(b"about ["), &timeouts).fuse().boxed()
 }
 
 /// Returns the next piece: `None` if no piece is available yet, `Some(None)` at the end of the stream.
@@ -40,7 +44,7 @@ fn next(viewer: &mut Viewer) -> Option<Option<String>> {
 
 fn next_for(viewer: &mut Viewer, waker: &Waker) -> Option<Option<String>> {
     let text = |piece: Bytes| String::from_utf8(piece.to_vec()).expect("text");
-    match viewer.poll_piece(&Task::from_waker(waker)) {
+    match viewer.poll_next_unpin(&mut Task::from_waker(waker)) {
         std::task::Poll::Ready(piece) => Some(piece.map(text)),
         std::task::Poll::Pending => None,
     }
@@ -53,7 +57,7 @@ fn all(viewer: &mut Viewer) -> String {
 
 #[test]
 fn viewer_gets_the_history_and_then_each_sample_once() {
-    let feed = Arc::default();
+    let feed = Feed::default();
     let mut early = viewer(&feed);
     assert_eq!(all(&mut early), "about []\n\n");
     (0..3).for_each(|number| sample(&feed, number));
@@ -66,7 +70,7 @@ fn viewer_gets_the_history_and_then_each_sample_once() {
 
 #[test]
 fn samples_added_while_the_history_is_read_are_part_of_it() {
-    let feed = Arc::default();
+    let feed = Feed::default();
     (0..2).for_each(|number| sample(&feed, number));
     let mut viewer = viewer(&feed);
     let read = [next(&mut viewer), next(&mut viewer)].map(Option::flatten).map(Option::unwrap_or_default);
@@ -77,7 +81,7 @@ fn samples_added_while_the_history_is_read_are_part_of_it() {
 
 #[test]
 fn slow_viewer_gets_the_newest_sample() {
-    let feed = Arc::default();
+    let feed = Feed::default();
     let mut viewer = viewer(&feed);
     assert_eq!(all(&mut viewer), "about []\n\n");
     (0..10).for_each(|number| sample(&feed, number));
@@ -86,7 +90,7 @@ fn slow_viewer_gets_the_newest_sample() {
 
 #[test]
 fn samples_added_while_a_full_history_is_read_are_part_of_it() {
-    let feed = Arc::default();
+    let feed = Feed::default();
     (0..MAX_SAMPLES).for_each(|number| sample(&feed, number));
     let mut viewer = viewer(&feed);
     let mut read = String::new();
@@ -107,7 +111,7 @@ fn samples_added_while_a_full_history_is_read_are_part_of_it() {
 
 #[test]
 fn slowly_read_history_is_bounded() {
-    let feed = Arc::default();
+    let feed = Feed::default();
     (0..MAX_SAMPLES).for_each(|number| sample(&feed, number));
     let mut viewer = viewer(&feed);
     let most = 2 * MAX_SAMPLES;
@@ -127,7 +131,7 @@ fn slowly_read_history_is_bounded() {
 
 #[test]
 fn waiting_viewers_are_woken_once_per_sample() {
-    let feed = Arc::default();
+    let feed = Feed::default();
     let (mut one, mut other) = (viewer(&feed), viewer(&feed));
     let woken = [Arc::<WakeCounter>::default(), Arc::default()];
     let wakers = woken.clone().map(Waker::from);
@@ -151,7 +155,7 @@ fn waiting_viewers_are_woken_once_per_sample() {
 
 #[test]
 fn wheel_is_watched_while_there_are_viewers() {
-    let feed: Arc<Feed> = Arc::default();
+    let feed = Feed::default();
     let is_watched = || feed.is_watched();
     assert!(!is_watched());
     let (one, other) = (viewer(&feed), viewer(&feed));
@@ -165,7 +169,7 @@ fn wheel_is_watched_while_there_are_viewers() {
 
 #[test]
 fn all_streams_end_on_drain() {
-    let feed = Arc::default();
+    let feed = Feed::default();
     (0..3).for_each(|number| sample(&feed, number));
     let woken = Arc::<WakeCounter>::default();
     let (mut waiting, mut reading) = (viewer(&feed), viewer(&feed));
