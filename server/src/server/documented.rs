@@ -46,5 +46,5 @@ pub fn metrics_text() -> String {
     let client = assembly::client_services_on(&config, timeouts, entropy, Arc::new(NoTasks), sinks, engine);
     let public = assembly::public(&config, Arc::new(client), CancellationToken::new());
     let (_, batches) = crossbeam_channel::bounded(1);
-    assembly::admin(&config, &public, 8000, batches, Box::new(|| 0)).metrics_text()
+    crate::admin::metrics_text(&assembly::admin(&config, &public, 8000, batches, Box::new(|| 0)))
 }

@@ -1,15 +1,13 @@
 use std::sync::Arc;
 
 use encke_core::message::ContentKind;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::routes::ApiCall;
-use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
-use crate::admin::Context;
+use super::call::ApiCall;
+use super::millis;
+use crate::admin::context::Context;
 use crate::channel::{
     BusyChannel, Busyness, ChannelName, ChannelView, HistoryMessage, HistoryPart, InvalidChannelName,
     MAX_BUSIEST,
@@ -83,20 +81,25 @@ struct HistoryEntry {
 }
 
 /// `GET /api/channels?sort=&limit=&cursor=`
-pub(super) fn list(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let context = Arc::clone(call.context);
-    let asked = ListQuery::parse(call.query);
-    async move {
-        match asked? {
-            ListQuery::ByName { limit, cursor } => Ok(by_name(&context, limit, cursor.as_deref())),
-            ListQuery::Busiest { by, limit } => {
-                let busiest = context.busiest.get(&context.client).await;
-                let channels = busiest.by(by).iter().take(limit).map(BusiestSummary::of).collect();
-                Ok(json(&BusiestPage { channels, next_cursor: None }))
-            }
-        }
+pub(super) async fn list(call: ApiCall) -> Result<Reply, ApiError> {
+    let query = call.query(&["sort", "limit", "cursor"])?;
+    let (limit, cursor) = (query.limit()?, query.get("cursor"));
+    let Some(sort) = query.get("sort") else { return Ok(by_name(&call.context, limit, cursor)) };
+    let by = match sort {
+        "rate" => Busyness::Rate,
+        "bytes" => Busyness::Bytes,
+        "subscribers" => Busyness::Subscribers,
+        _ => return Err(ApiError::bad_request("sort must be rate, bytes or subscribers")),
+    };
+    if cursor.is_some() {
+        return Err(ApiError::bad_request("cursor cannot be combined with sort"));
     }
-    .boxed()
+    if limit > MAX_BUSIEST {
+        return Err(ApiError::bad_request(format!("with sort, limit must be from 1 to {MAX_BUSIEST}")));
+    }
+    let busiest = call.context.busiest.get(&call.context.client).await;
+    let channels = busiest.by(by).iter().take(limit).map(BusiestSummary::of).collect();
+    Ok(json(&BusiestPage { channels, next_cursor: None }))
 }
 
 fn by_name(context: &Context, limit: usize, cursor: Option<&str>) -> Reply {
@@ -112,113 +115,45 @@ fn by_name(context: &Context, limit: usize, cursor: Option<&str>) -> Reply {
     })
 }
 
-enum ListQuery {
-    ByName { limit: usize, cursor: Option<String> },
-    Busiest { by: Busyness, limit: usize },
-}
-
-impl ListQuery {
-    fn parse(query: &str) -> Result<Self, ApiError> {
-        let (mut limit, mut cursor, mut by) = (DEFAULT_LIMIT, None, None);
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            match &*name {
-                "limit" => limit = parse_limit(&value)?,
-                "cursor" => cursor = Some(value.into_owned()),
-                "sort" => by = Some(parse_sort(&value)?),
-                _ => return Err(unknown_parameter(&name)),
-            }
-        }
-        match (by, cursor) {
-            (None, cursor) => Ok(Self::ByName { limit, cursor }),
-            (Some(_), Some(_)) => Err(ApiError::bad_request("cursor cannot be combined with sort")),
-            (Some(_), None) if limit > MAX_BUSIEST => {
-                Err(ApiError::bad_request(format!("with sort, limit must be from 1 to {MAX_BUSIEST}")))
-            }
-            (Some(by), None) => Ok(Self::Busiest { by, limit }),
-        }
-    }
-}
-
-fn parse_sort(text: &str) -> Result<Busyness, ApiError> {
-    match text {
-        "rate" => Ok(Busyness::Rate),
-        "bytes" => Ok(Busyness::Bytes),
-        "subscribers" => Ok(Busyness::Subscribers),
-        _ => Err(ApiError::bad_request("sort must be rate, bytes or subscribers")),
-    }
-}
-
 /// `GET /api/channels/{name}`
-pub(super) fn show(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
+pub(super) fn show(call: &ApiCall) -> Result<Reply, ApiError> {
     Ok(json(&ChannelSummary::of(find(call)?.view())))
 }
 
 /// `GET /api/channels/{name}/history?since=&before=&limit=`
-pub(super) fn history(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let asked = HistoryQuery::parse(call);
-    let engine = Arc::clone(&call.context.client.logs.engine);
-    async move {
-        let HistoryQuery { name, part, limit } = asked?;
-        let history = engine.read(&name, part, limit).await?.ok_or_else(|| no_such_channel(&name))?;
-        Ok(json(&ChannelHistory {
-            channel: name.as_str(),
-            epoch: &history.epoch,
-            first: history.bounds.first,
-            last: history.bounds.last,
-            messages: history.messages.into_iter().map(HistoryEntry::from).collect(),
-        }))
-    }
-    .boxed()
+pub(super) async fn history(call: ApiCall) -> Result<Reply, ApiError> {
+    let query = call.query(&["since", "before", "limit"])?;
+    let after = query.number("since")?.unwrap_or(0);
+    let part = match query.number("before")? {
+        None => HistoryPart::After(after),
+        Some(before) => HistoryPart::Between { after, before },
+    };
+    let (limit, name) = (query.limit()?, name_of(&call)?);
+    let history = call.context.client.logs.engine.read(&name, part, limit).await?;
+    let history = history.ok_or_else(|| no_such_channel(&name))?;
+    Ok(json(&ChannelHistory {
+        channel: name.as_str(),
+        epoch: &history.epoch,
+        first: history.bounds.first,
+        last: history.bounds.last,
+        messages: history.messages.into_iter().map(HistoryEntry::from).collect(),
+    }))
 }
 
-struct HistoryQuery {
-    name: ChannelName,
-    part: HistoryPart,
-    limit: usize,
-}
-
-impl HistoryQuery {
-    fn parse(call: &ApiCall<'_>) -> Result<Self, ApiError> {
-        let (mut since, mut before, mut limit) = (0, None, DEFAULT_LIMIT);
-        for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
-            match &*name {
-                "since" => since = parse_number("since", &value)?,
-                "before" => before = Some(parse_number("before", &value)?),
-                "limit" => limit = parse_limit(&value)?,
-                _ => return Err(unknown_parameter(&name)),
-            }
-        }
-        let part = match before {
-            None => HistoryPart::After(since),
-            Some(before) => HistoryPart::Between { after: since, before },
-        };
-        Ok(Self { name: name_of(call)?, part, limit })
-    }
-}
-
-fn find(call: &ApiCall<'_>) -> Result<Arc<Channel>, ApiError> {
+fn find(call: &ApiCall) -> Result<Arc<Channel>, ApiError> {
     let name = name_of(call)?;
     call.context.client.logs.channels.get(name.as_str()).ok_or_else(|| no_such_channel(&name))
 }
 
 /// Returns the channel name in the path.
-pub(super) fn name_of(call: &ApiCall<'_>) -> Result<ChannelName, ApiError> {
-    let decoded = percent_decode_str(call.parameter).decode_utf8();
+pub(super) fn name_of(call: &ApiCall) -> Result<ChannelName, ApiError> {
+    let decoded = percent_decode_str(&call.parameter).decode_utf8();
     let text = decoded.map_err(|_| bad_channel("a channel's name must be UTF-8".to_owned()))?;
     Ok(ChannelName::new(&text, call.context.client.settings.channel_name_bytes)?)
 }
 
 fn no_such_channel(name: &ChannelName) -> ApiError {
     ApiError::not_found(format!("no such channel: {name}"))
-}
-
-/// Parses a non-negative integer. Numbers that do not fit into 64 bits saturate, because no offset is
-/// greater.
-pub(super) fn parse_number(name: &str, text: &str) -> Result<u64, ApiError> {
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(ApiError::bad_request(format!("{name} must be a non-negative integer")));
-    }
-    Ok(text.parse().unwrap_or(u64::MAX))
 }
 
 fn bad_channel(message: String) -> ApiError {

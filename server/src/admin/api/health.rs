@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use serde::Serialize;
 use strum::{EnumMessage, IntoStaticStr, VariantArray};
 
-use crate::admin::Context;
+use crate::admin::context::Context;
 use crate::client::StalledComponent;
 use crate::http::Reply;
 use crate::http::reply::json_with;

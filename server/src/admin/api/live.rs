@@ -4,7 +4,7 @@ use hyper::Response;
 use hyper::body::Frame;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 
-use super::routes::ApiCall;
+use super::call::ApiCall;
 use crate::admin::body::ResponseBody;
 use crate::admin::live;
 use crate::http::{ApiError, ApiErrorCode};
@@ -13,8 +13,8 @@ use crate::http::{ApiError, ApiErrorCode};
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// `GET /api/live`
-pub(super) fn watch(call: &ApiCall<'_>) -> Result<Response<ResponseBody>, ApiError> {
-    let pieces = live::view(call.operator, call.context).ok_or_else(draining)?;
+pub(super) fn watch(call: &ApiCall) -> Result<Response<ResponseBody>, ApiError> {
+    let pieces = live::view(&call.operator, &call.context).ok_or_else(draining)?;
     let body = StreamBody::new(pieces.map(|piece| Ok(Frame::data(piece))));
     let mut response = Response::new(body.boxed_unsync());
     for (name, value) in

@@ -1,5 +1,6 @@
 //! Handlers of the admin API.
 
+mod call;
 mod channels;
 mod health;
 mod live;
@@ -19,26 +20,14 @@ mod users;
 
 use std::time::Duration;
 
-use crate::http::ApiError;
-
+pub(super) use call::ApiCall;
 pub use health::HealthStatus;
+pub(crate) use metrics::metrics_text;
 pub(super) use timers::TimersReport;
 
 /// Default number of entries per page. The maximum is `HIGHEST_LIMIT`.
 const DEFAULT_LIMIT: usize = 100;
 const HIGHEST_LIMIT: usize = 1000;
-
-/// Parses a `limit`.
-fn parse_limit(text: &str) -> Result<usize, ApiError> {
-    text.parse()
-        .ok()
-        .filter(|limit| (1..=HIGHEST_LIMIT).contains(limit))
-        .ok_or_else(|| ApiError::bad_request(format!("limit must be from 1 to {HIGHEST_LIMIT}")))
-}
-
-fn unknown_parameter(name: &str) -> ApiError {
-    ApiError::bad_request(format!("unknown parameter: {name}"))
-}
 
 /// Converts a duration to milliseconds, as shown by the API.
 fn millis(duration: Duration) -> f64 {

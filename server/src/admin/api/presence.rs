@@ -1,13 +1,8 @@
-use std::sync::Arc;
-
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 
-use super::channels::{name_of, parse_number};
-use super::routes::ApiCall;
-use super::{DEFAULT_LIMIT, parse_limit, unknown_parameter};
-use crate::channel::{ChannelName, Member, MemberPhase};
+use super::call::ApiCall;
+use super::channels::name_of;
+use crate::channel::{Member, MemberPhase};
 use crate::engine::UserSessions;
 use crate::http::reply::json;
 use crate::http::{ApiError, Reply};
@@ -40,44 +35,21 @@ struct PresentUser {
 }
 
 /// `GET /api/channels/{name}/presence?limit=&cursor=`
-pub(super) fn show(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let asked = PresenceQuery::parse(call);
-    let engine = Arc::clone(&call.context.client.logs.engine);
-    async move {
-        let PresenceQuery { name, limit, cursor } = asked?;
-        let presence = engine.presence(&name, cursor, limit).await?;
-        let users = presence.users().into_iter().map(PresentUser::from).collect();
-        let present = presence.members.into_iter().map(PresentSession::from);
-        Ok(json(&PresenceResponse {
-            channel: name.as_str(),
-            total: presence.total,
-            present: present.collect(),
-            users,
-            next_cursor: presence.next_cursor,
-            incomplete: presence.incomplete,
-        }))
-    }
-    .boxed()
-}
-
-struct PresenceQuery {
-    name: ChannelName,
-    limit: usize,
-    cursor: u64,
-}
-
-impl PresenceQuery {
-    fn parse(call: &ApiCall<'_>) -> Result<Self, ApiError> {
-        let (mut limit, mut cursor) = (DEFAULT_LIMIT, 0);
-        for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
-            match &*name {
-                "limit" => limit = parse_limit(&value)?,
-                "cursor" => cursor = parse_number("cursor", &value)?,
-                _ => return Err(unknown_parameter(&name)),
-            }
-        }
-        Ok(Self { name: name_of(call)?, limit, cursor })
-    }
+pub(super) async fn show(call: ApiCall) -> Result<Reply, ApiError> {
+    let query = call.query(&["limit", "cursor"])?;
+    let (limit, cursor) = (query.limit()?, query.number("cursor")?.unwrap_or(0));
+    let name = name_of(&call)?;
+    let presence = call.context.client.logs.engine.presence(&name, cursor, limit).await?;
+    let users = presence.users().into_iter().map(PresentUser::from).collect();
+    let present = presence.members.into_iter().map(PresentSession::from);
+    Ok(json(&PresenceResponse {
+        channel: name.as_str(),
+        total: presence.total,
+        present: present.collect(),
+        users,
+        next_cursor: presence.next_cursor,
+        incomplete: presence.incomplete,
+    }))
 }
 
 impl From<UserSessions<'_>> for PresentUser {

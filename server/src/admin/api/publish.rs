@@ -1,23 +1,18 @@
-use std::sync::Arc;
-
 use encke_core::dialect::PublishKey;
 use encke_core::message::{CompactJson, Content};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::task::yield_now;
 
-use super::routes::ApiCall;
-use super::run_to_completion::run_to_completion;
-use crate::admin::Context;
+use super::call::ApiCall;
+use crate::admin::context::Context;
 use crate::admission::QuotaOwner;
 use crate::channel::{ChannelName, PublishId, Published, Publisher};
 use crate::engine::EngineError;
 use crate::http::body::parse_object;
 use crate::http::reply::{ErrorBody, json};
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::trace::{self, RequestTrace};
+use crate::trace;
 
 /// Maximum number of channels in one broadcast.
 const MAX_BROADCAST_CHANNELS: usize = 1000;
@@ -80,32 +75,24 @@ enum PublishOutcome {
 }
 
 /// `POST /api/publish`
-pub(super) fn publish(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let (context, body, trace) = (Arc::clone(call.context), call.body.clone(), call.trace.clone());
-    async move {
-        let request: PublishRequest<'_> = parse_object(&body)?;
-        check_length(&context, request.data)?;
-        let (content, id) = (content(request.data)?, publish_id(request.key));
-        let trace = trace.publish(&request.channel, request.data.get().len());
-        let published = append(&context, &request.channel, &content, id.as_ref(), trace).await?;
-        Ok(json(&PublishedPosition::of(&published)))
-    }
-    .boxed()
+pub(super) async fn publish(call: ApiCall) -> Result<Reply, ApiError> {
+    let request: PublishRequest<'_> = parse_object(&call.body)?;
+    check_length(&call.context, request.data)?;
+    let (content, id) = (content(request.data)?, publish_id(request.key));
+    let trace = call.trace.publish(&request.channel, request.data.get().len());
+    let published = append(&call.context, &request.channel, &content, id.as_ref(), trace).await?;
+    Ok(json(&PublishedPosition::of(&published)))
 }
 
 /// `POST /api/broadcast`: publishes a message on several channels. A failure on one channel does not affect
 /// the others.
-pub(super) fn broadcast(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let (context, body, trace) = (Arc::clone(call.context), call.body.clone(), call.trace.clone());
-    run_to_completion(async move { append_to_each(&context, &body, &trace).await })
-}
-
-async fn append_to_each(context: &Context, body: &[u8], trace: &RequestTrace) -> Result<Reply, ApiError> {
-    let request: BroadcastRequest<'_> = parse_object(body)?;
+pub(super) async fn broadcast(call: ApiCall) -> Result<Reply, ApiError> {
+    let ApiCall { context, body, trace, .. } = call;
+    let request: BroadcastRequest<'_> = parse_object(&body)?;
     if !(1..=MAX_BROADCAST_CHANNELS).contains(&request.channels.len()) {
         return Err(ApiError::bad_request(format!("channels must be from 1 to {MAX_BROADCAST_CHANNELS}")));
     }
-    check_length(context, request.data)?;
+    check_length(&context, request.data)?;
     let content = content(request.data)?;
     let id = publish_id(request.key);
     trace.broadcast(request.channels.len());
@@ -113,7 +100,7 @@ async fn append_to_each(context: &Context, body: &[u8], trace: &RequestTrace) ->
     for some in request.channels.chunks(APPENDS_PER_BATCH) {
         for channel in some {
             let trace = trace.publish_one_of_many(channel, request.data.get().len());
-            let appended = append(context, channel, &content, id.as_ref(), trace).await;
+            let appended = append(&context, channel, &content, id.as_ref(), trace).await;
             published.push(ChannelResult::of(channel, appended));
         }
         yield_now().await;

@@ -1,18 +1,15 @@
 //! Reminders: actions that the backend schedules with a key, and can change or cancel by that key.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::call::ApiCall;
 use super::millis;
 use super::publish::check_length;
-use super::routes::ApiCall;
-use crate::admin::Context;
+use crate::admin::context::Context;
 use crate::channel::ChannelName;
 use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};
@@ -65,29 +62,24 @@ struct ReminderMessage<'a> {
 }
 
 /// `GET /api/reminders/{key}`
-pub(super) fn show(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
+pub(super) fn show(call: &ApiCall) -> Result<Reply, ApiError> {
     let key = key_of(call)?;
     let waiting = call.context.client.reminders.get(&key).ok_or_else(|| missing(&key))?;
     Ok(reply(&key, &waiting))
 }
 
 /// `PUT /api/reminders/{key}`
-pub(super) fn put(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let key = key_of(call);
-    let (context, body) = (Arc::clone(call.context), call.body.clone());
-    async move {
-        let key = key?;
-        let request: PutRequest<'_> = parse_object(&body)?;
-        let due_in = after(&request.after)?;
-        let action = action(&context, &request)?;
-        context.client.reminders.put(key.clone(), due_in, action.clone())?;
-        Ok(reply(&key, &PendingReminder { due_in, action }))
-    }
-    .boxed()
+pub(super) fn put(call: &ApiCall) -> Result<Reply, ApiError> {
+    let key = key_of(call)?;
+    let request: PutRequest<'_> = parse_object(&call.body)?;
+    let due_in = after(&request.after)?;
+    let action = action(&call.context, &request)?;
+    call.context.client.reminders.put(key.clone(), due_in, action.clone())?;
+    Ok(reply(&key, &PendingReminder { due_in, action }))
 }
 
 /// `DELETE /api/reminders/{key}`
-pub(super) fn delete(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
+pub(super) fn delete(call: &ApiCall) -> Result<Reply, ApiError> {
     let key = key_of(call)?;
     if call.context.client.reminders.delete(&key)? { Ok(no_content()) } else { Err(missing(&key)) }
 }
@@ -103,8 +95,8 @@ fn reply(key: &ReminderKey, waiting: &PendingReminder) -> Reply {
 }
 
 /// Returns the key in the path.
-fn key_of(call: &ApiCall<'_>) -> Result<ReminderKey, ApiError> {
-    let key = percent_decode_str(call.parameter).decode_utf8();
+fn key_of(call: &ApiCall) -> Result<ReminderKey, ApiError> {
+    let key = percent_decode_str(&call.parameter).decode_utf8();
     let key = key.map_err(|_| ApiError::bad_request("a reminder's key must be UTF-8"))?;
     Ok(ReminderKey::new(&key)?)
 }

@@ -1,45 +1,32 @@
 //! Routing of requests to their handlers.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::{HeaderMap, Method, Response};
+use hyper::{Method, Response};
 
+use super::call::ApiCall;
+use super::run_to_completion::run_to_completion;
 use super::{
     channels, health, live, metrics, openapi, presence, publish, reminders, send, sessions, subscribe,
     timeline, timers, users,
 };
 use crate::admin::body::{ResponseBody, full_body};
-use crate::admin::{Context, page};
-use crate::auth::{Operator, Scope};
+use crate::admin::page;
+use crate::auth::Scope;
 use crate::http::{ApiError, Reply};
-use crate::trace::RequestTrace;
-
-/// A request, as passed to a handler.
-pub(crate) struct ApiCall<'a> {
-    pub(crate) context: &'a Arc<Context>,
-    pub(crate) operator: &'a Operator,
-    pub(crate) headers: &'a HeaderMap,
-    /// Path segment that matches `{id}`, `{name}`, `{user}`, `{key}` or `{file}`, as the client sent it.
-    pub(crate) parameter: &'a str,
-    pub(crate) query: &'a str,
-    /// Body of the request. Empty, unless the route [takes a body](Route::takes_body).
-    pub(crate) body: &'a Bytes,
-    pub(crate) trace: RequestTrace,
-}
-
-type HandlerResult = Result<Reply, ApiError>;
+use Handler::{Completed, Deferred, Immediate, Streaming};
 
 /// A handler, classified by how it responds.
 #[derive(Clone, Copy, Debug)]
 enum Handler {
     /// Responds immediately.
-    Immediate(fn(&ApiCall<'_>) -> HandlerResult),
+    Immediate(fn(&ApiCall) -> Result<Reply, ApiError>),
     /// Responds asynchronously: waits for the engine, or yields to other tasks.
-    Deferred(fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>),
+    Deferred(fn(ApiCall) -> BoxFuture<'static, Result<Reply, ApiError>>),
+    /// Like `Deferred`, but runs to completion even if the client disconnects.
+    Completed(fn(ApiCall) -> BoxFuture<'static, Result<Reply, ApiError>>),
     /// Responds immediately with a stream.
-    Streaming(fn(&ApiCall<'_>) -> Result<Response<ResponseBody>, ApiError>),
+    Streaming(fn(&ApiCall) -> Result<Response<ResponseBody>, ApiError>),
 }
 
 /// One method of one path.
@@ -56,95 +43,57 @@ pub(crate) struct Route {
 
 #[rustfmt::skip]
 static ROUTES: &[Route] = &[
-    Route::get("/", |call| Ok(page::index(call.headers, call.context))),
-    Route::get("/dashboard/{file}", |call| page::file(call.parameter, call.headers, call.context)),
-    Route::get("/docs", |call| Ok(page::docs(call.headers, call.context))),
-    Route::get("/healthz", |call| Ok(health::alive(call.context))),
-    Route::get("/readyz", |call| Ok(health::ready(call.context))),
-    Route::get("/metrics", |call| Ok(metrics::show(call.context))),
-    Route::get("/api/openapi.json", |_| Ok(openapi::show())),
-    Route::streaming("/api/live", live::watch),
-    Route::get("/api/timers", |call| Ok(timers::show(call.context))),
-    Route::get("/api/sessions", sessions::list),
-    Route::get("/api/sessions/{id}", sessions::show),
-    Route::get("/api/sessions/{id}/timeline", timeline::show),
-    Route::new(Scope::Sessions, Method::DELETE, "/api/sessions/{id}", sessions::end),
-    Route::new(Scope::Sessions, Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
-    Route::post(Scope::Publish, "/api/sessions/{id}/send", send::to_session),
-    Route::post(Scope::Sessions, "/api/sessions/{id}/subscribe", subscribe::subscribe),
-    Route::post(Scope::Sessions, "/api/sessions/{id}/unsubscribe", subscribe::unsubscribe),
-    Route::deferred(Scope::Sessions, Method::DELETE, "/api/users/{user}", users::revoke),
-    Route::deferred(Scope::Sessions, Method::POST, "/api/users/{user}/disconnect", users::disconnect),
-    Route::post(Scope::Publish, "/api/users/{user}/send", send::to_user),
-    Route::post(Scope::Publish, "/api/publish", publish::publish),
-    Route::post(Scope::Publish, "/api/broadcast", publish::broadcast),
-    Route::get_deferred("/api/channels", channels::list),
-    Route::get("/api/channels/{name}", channels::show),
-    Route::get_deferred("/api/channels/{name}/history", channels::history),
-    Route::get_deferred("/api/channels/{name}/presence", presence::show),
-    Route::get("/api/reminders/{key}", reminders::show),
-    Route::with_body(Scope::Publish, Method::PUT, "/api/reminders/{key}", reminders::put),
-    Route::new(Scope::Publish, Method::DELETE, "/api/reminders/{key}", reminders::delete),
+    get("/", Immediate(|call| Ok(page::index(&call.headers, &call.context)))),
+    get("/dashboard/{file}", Immediate(|call| page::file(&call.parameter, &call.headers, &call.context))),
+    get("/docs", Immediate(|call| Ok(page::docs(&call.headers, &call.context)))),
+    get("/healthz", Immediate(|call| Ok(health::alive(&call.context)))),
+    get("/readyz", Immediate(|call| Ok(health::ready(&call.context)))),
+    get("/metrics", Immediate(|call| Ok(metrics::show(&call.context)))),
+    get("/api/openapi.json", Immediate(|_| Ok(openapi::show()))),
+    get("/api/live", Streaming(live::watch)),
+    get("/api/timers", Immediate(|call| Ok(timers::show(&call.context)))),
+    get("/api/sessions", Immediate(sessions::list)),
+    get("/api/sessions/{id}", Immediate(sessions::show)),
+    get("/api/sessions/{id}/timeline", Immediate(timeline::show)),
+    delete(Scope::Sessions, "/api/sessions/{id}", Immediate(sessions::end)),
+    post(Scope::Sessions, "/api/sessions/{id}/disconnect", Immediate(sessions::disconnect)),
+    post(Scope::Publish, "/api/sessions/{id}/send", Immediate(send::to_session)).with_body(),
+    post(Scope::Sessions, "/api/sessions/{id}/subscribe", Completed(|call| subscribe::subscribe(call).boxed())).with_body(),
+    post(Scope::Sessions, "/api/sessions/{id}/unsubscribe", Immediate(subscribe::unsubscribe)).with_body(),
+    delete(Scope::Sessions, "/api/users/{user}", Completed(|call| users::revoke(call).boxed())),
+    post(Scope::Sessions, "/api/users/{user}/disconnect", Completed(|call| users::disconnect(call).boxed())),
+    post(Scope::Publish, "/api/users/{user}/send", Completed(|call| send::to_user(call).boxed())).with_body(),
+    post(Scope::Publish, "/api/publish", Deferred(|call| publish::publish(call).boxed())).with_body(),
+    post(Scope::Publish, "/api/broadcast", Completed(|call| publish::broadcast(call).boxed())).with_body(),
+    get("/api/channels", Deferred(|call| channels::list(call).boxed())),
+    get("/api/channels/{name}", Immediate(channels::show)),
+    get("/api/channels/{name}/history", Deferred(|call| channels::history(call).boxed())),
+    get("/api/channels/{name}/presence", Deferred(|call| presence::show(call).boxed())),
+    get("/api/reminders/{key}", Immediate(reminders::show)),
+    Route::new(Scope::Publish, Method::PUT, "/api/reminders/{key}", Immediate(reminders::put)).with_body(),
+    delete(Scope::Publish, "/api/reminders/{key}", Immediate(reminders::delete)),
 ];
 
+const fn get(path: &'static str, handler: Handler) -> Route {
+    Route::new(Scope::Read, Method::GET, path, handler)
+}
+
+const fn post(scope: Scope, path: &'static str, handler: Handler) -> Route {
+    Route::new(scope, Method::POST, path, handler)
+}
+
+const fn delete(scope: Scope, path: &'static str, handler: Handler) -> Route {
+    Route::new(scope, Method::DELETE, path, handler)
+}
+
 impl Route {
-    const fn new(
-        scope: Scope,
-        method: Method,
-        path: &'static str,
-        answer: fn(&ApiCall<'_>) -> HandlerResult,
-    ) -> Self {
-        Self { method, path, takes_body: false, scope, handler: Handler::Immediate(answer) }
+    const fn new(scope: Scope, method: Method, path: &'static str, handler: Handler) -> Self {
+        Self { method, path, takes_body: false, scope, handler }
     }
 
-    const fn get(path: &'static str, answer: fn(&ApiCall<'_>) -> HandlerResult) -> Self {
-        Self::new(Scope::Read, Method::GET, path, answer)
-    }
-
-    const fn streaming(
-        path: &'static str,
-        answer: fn(&ApiCall<'_>) -> Result<Response<ResponseBody>, ApiError>,
-    ) -> Self {
-        Self {
-            method: Method::GET,
-            path,
-            takes_body: false,
-            scope: Scope::Read,
-            handler: Handler::Streaming(answer),
-        }
-    }
-
-    const fn deferred(
-        scope: Scope,
-        method: Method,
-        path: &'static str,
-        answer: fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>,
-    ) -> Self {
-        Self { method, path, takes_body: false, scope, handler: Handler::Deferred(answer) }
-    }
-
-    const fn get_deferred(
-        path: &'static str,
-        answer: fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>,
-    ) -> Self {
-        Self::deferred(Scope::Read, Method::GET, path, answer)
-    }
-
-    const fn with_body(
-        scope: Scope,
-        method: Method,
-        path: &'static str,
-        answer: fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>,
-    ) -> Self {
-        Self { method, path, takes_body: true, scope, handler: Handler::Deferred(answer) }
-    }
-
-    const fn post(
-        scope: Scope,
-        path: &'static str,
-        answer: fn(&ApiCall<'_>) -> BoxFuture<'static, HandlerResult>,
-    ) -> Self {
-        Self::with_body(scope, Method::POST, path, answer)
+    const fn with_body(mut self) -> Self {
+        self.takes_body = true;
+        self
     }
 
     /// Returns the path to be recorded in traces, or `None` if requests to this route are not traced.
@@ -153,11 +102,12 @@ impl Route {
     }
 
     /// Calls the handler.
-    pub(crate) async fn answer(&self, call: &ApiCall<'_>) -> Result<Response<ResponseBody>, ApiError> {
+    pub(crate) async fn answer(&self, call: ApiCall) -> Result<Response<ResponseBody>, ApiError> {
         match self.handler {
-            Handler::Immediate(answer) => answer(call).map(full_body),
-            Handler::Deferred(answer) => answer(call).await.map(full_body),
-            Handler::Streaming(answer) => answer(call),
+            Immediate(answer) => answer(&call).map(full_body),
+            Deferred(answer) => answer(call).await.map(full_body),
+            Completed(answer) => run_to_completion(answer(call)).await.map(full_body),
+            Streaming(answer) => answer(&call),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::panic::resume_unwind;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::JoinError;
 
@@ -10,16 +9,14 @@ use crate::http::{ApiError, ApiErrorCode, Reply};
 
 /// Runs a handler in a separate task. When a connection closes, the futures of its requests are dropped,
 /// which must not leave the work half done.
-pub(super) fn run_to_completion(
-    answer: impl Future<Output = Result<Reply, ApiError>> + Send + 'static,
-) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let task = tokio::spawn(answer);
-    task.map(|result| match result.map_err(JoinError::try_into_panic) {
+pub(super) async fn run_to_completion(
+    answer: BoxFuture<'static, Result<Reply, ApiError>>,
+) -> Result<Reply, ApiError> {
+    match tokio::spawn(answer).await.map_err(JoinError::try_into_panic) {
         Ok(answer) => answer,
         Err(Ok(panic)) => resume_unwind(panic),
         Err(Err(_)) => Err(stopping()),
-    })
-    .boxed()
+    }
 }
 
 /// Returns the error for a task that was cancelled because the runtime is shutting down.

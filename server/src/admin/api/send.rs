@@ -1,22 +1,18 @@
 //! Direct messages to one session, or to all sessions of a user.
 
-use std::sync::Arc;
-
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::call::ApiCall;
 use super::publish::{PublishedPosition, check_length, content};
-use super::routes::ApiCall;
 use super::sessions::{find, moved};
-use super::users::{for_each_of, with_user};
+use super::users::{for_each_of, user_of};
 use crate::channel::PublishError;
 use crate::engine::EngineError;
 use crate::http::body::parse_object;
 use crate::http::reply::json;
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::session::DirectMessageError;
+use crate::session::{DirectMessageError, SessionCell};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,40 +32,31 @@ struct SendResponse<'a> {
 }
 
 /// `POST /api/sessions/{id}/send`
-pub(super) fn to_session(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let session = find(call);
-    let (context, body) = (Arc::clone(call.context), call.body.clone());
-    async move {
-        let session = session?;
-        let SendRequest { data } = parse_object(&body)?;
-        check_length(&context, data)?;
-        let published = context.client.sessions.subscriptions.send_to_session(&session, &content(data)?)?;
-        Ok(json(&PublishedPosition::of(&published)))
-    }
-    .boxed()
+pub(super) fn to_session(call: &ApiCall) -> Result<Reply, ApiError> {
+    let session = find(call)?;
+    let SendRequest { data } = parse_object(&call.body)?;
+    check_length(&call.context, data)?;
+    let published = call.context.client.sessions.send_to_session(&session, &content(data)?)?;
+    Ok(json(&PublishedPosition::of(&published)))
 }
 
 /// `POST /api/users/{user}/send`
-pub(super) fn to_user(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let body = call.body.clone();
-    with_user(call, |context, user| async move {
-        let SendRequest { data } = parse_object(&body)?;
-        check_length(&context, data)?;
-        let content = content(data)?;
-        let sessions = &context.client.sessions;
-        // Create the log before listing the sessions, so that a session created in the meantime is either in
-        // the list or finds the log.
-        let log = sessions.subscriptions.user_log(&user)?;
-        let count = for_each_of(&context, &user, |session| {
-            sessions.subscriptions.subscribe_direct(session, &log).is_ok()
-        })
-        .await;
-        if count == 0 {
-            return Ok(json(&SendResponse { sessions: 0, position: None }));
-        }
-        let published = sessions.subscriptions.send_direct(&log, &content)?;
-        Ok(json(&SendResponse { sessions: count, position: Some(PublishedPosition::of(&published)) }))
-    })
+pub(super) async fn to_user(call: ApiCall) -> Result<Reply, ApiError> {
+    let user = user_of(&call)?;
+    let SendRequest { data } = parse_object(&call.body)?;
+    check_length(&call.context, data)?;
+    let content = content(data)?;
+    let sessions = &call.context.client.sessions;
+    // Create the log before listing the sessions, so that a session created in the meantime is either in
+    // the list or finds the log.
+    let log = sessions.user_log(&user)?;
+    let subscribe = |session: &SessionCell| sessions.subscribe_direct(session, &log).is_ok();
+    let count = for_each_of(&call.context, &user, subscribe).await;
+    if count == 0 {
+        return Ok(json(&SendResponse { sessions: 0, position: None }));
+    }
+    let published = sessions.send_direct(&log, &content)?;
+    Ok(json(&SendResponse { sessions: count, position: Some(PublishedPosition::of(&published)) }))
 }
 
 impl From<DirectMessageError> for ApiError {

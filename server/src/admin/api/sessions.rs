@@ -5,8 +5,8 @@ use encke_core::dialect::DialectName;
 use encke_core::session::{Input, Phase};
 use serde::Serialize;
 
-use super::routes::ApiCall;
-use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
+use super::call::ApiCall;
+use super::millis;
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{Channel, InvalidSessionId, SessionHandle, SessionId, SessionView, Transport};
@@ -61,34 +61,30 @@ struct RemainingDeadline {
     remaining_ms: f64,
 }
 
-struct SessionFilter {
-    phase: Option<String>,
-    user: Option<String>,
-    limit: usize,
-    /// First slot of the page.
-    cursor: u32,
-}
-
 /// `GET /api/sessions?phase=&user=&limit=&cursor=`
-pub(super) fn list(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
-    let context = call.context;
-    let filter = SessionFilter::parse(call.query)?;
-    let now = context.client.timeouts.clock().now();
-    let all = &context.client.sessions;
+pub(super) fn list(call: &ApiCall) -> Result<Reply, ApiError> {
+    let query = call.query(&["phase", "user", "limit", "cursor"])?;
+    let (limit, phase) = (query.limit()?, query.get("phase"));
+    if !matches!(phase, None | Some("attached" | "suspended")) {
+        return Err(ApiError::bad_request("phase must be attached or suspended"));
+    }
+    let first_slot = query.get("cursor").unwrap_or("0").parse();
+    let bad_cursor = |_| ApiError::bad_request("cursor must be a next_cursor of an earlier page");
+    let now = call.context.client.timeouts.clock().now();
+    let all = &call.context.client.sessions;
     let mut sessions = Vec::new();
-    let (mut next_cursor, mut looked_at) = (Some(filter.cursor), 0);
+    let (mut next_cursor, mut looked_at) = (Some(first_slot.map_err(bad_cursor)?), 0);
     while let Some(cursor) = next_cursor
-        && sessions.len() < filter.limit
+        && sessions.len() < limit
         && looked_at < MAX_EXAMINED
     {
-        let wanted = filter.limit - sessions.len();
-        let (found, next) = match &filter.user {
-            Some(user) => all.table.of_user(user, cursor, wanted),
-            None => all.table.registry().page(cursor, wanted),
+        let wanted = limit - sessions.len();
+        let (found, next) = match query.get("user") {
+            Some(user) => all.of_user(user, cursor, wanted),
+            None => all.registry().page(cursor, wanted),
         };
-        let summaries =
-            found.iter().map(|session| SessionSummary::from(&session.view(now, all.lifecycle.settings())));
-        sessions.extend(summaries.filter(|summary| filter.matches(summary)));
+        let summaries = found.iter().map(|session| SessionSummary::from(&session.view(now, all.settings())));
+        sessions.extend(summaries.filter(|summary| phase.is_none_or(|phase| phase == summary.phase)));
         next_cursor = next;
         looked_at += found.len().max(1);
     }
@@ -96,7 +92,7 @@ pub(super) fn list(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
 }
 
 /// `GET /api/sessions/{id}`
-pub(super) fn show(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
+pub(super) fn show(call: &ApiCall) -> Result<Reply, ApiError> {
     let session = find(call)?;
     let client = &call.context.client;
     let view = session.view(client.timeouts.clock().now(), client.sessions.lifecycle.settings());
@@ -118,14 +114,14 @@ pub(super) fn show(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
 }
 
 /// `POST /api/sessions/{id}/disconnect`
-pub(super) fn disconnect(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
+pub(super) fn disconnect(call: &ApiCall) -> Result<Reply, ApiError> {
     let session = find(call)?;
     call.context.client.sessions.lifecycle.handle(&session, Input::Disconnect);
     Ok(no_content())
 }
 
 /// `DELETE /api/sessions/{id}`
-pub(super) fn end(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
+pub(super) fn end(call: &ApiCall) -> Result<Reply, ApiError> {
     let session = find(call)?;
     call.context.client.sessions.lifecycle.handle(&session, Input::Close(CloseReason::Kicked));
     match session.phase() {
@@ -142,9 +138,9 @@ pub(super) fn moved() -> ApiError {
     ApiError::new(ApiErrorCode::Draining, message)
 }
 
-pub(super) fn find(call: &ApiCall<'_>) -> Result<SessionHandle, ApiError> {
-    let id = parse_id(call.parameter)?;
-    let session = call.context.client.sessions.table.registry().get(id);
+pub(super) fn find(call: &ApiCall) -> Result<SessionHandle, ApiError> {
+    let id = parse_id(&call.parameter)?;
+    let session = call.context.client.sessions.registry().get(id);
     session.ok_or_else(|| unknown(id))
 }
 
@@ -154,32 +150,6 @@ pub(super) fn unknown(id: SessionId) -> ApiError {
 
 pub(super) fn parse_id(id: &str) -> Result<SessionId, ApiError> {
     id.parse().map_err(|error: InvalidSessionId| ApiError::bad_request(error.to_string()))
-}
-
-/// Parses a [`SessionPage::next_cursor`].
-fn parse_cursor(text: &str) -> Result<u32, ApiError> {
-    text.parse().map_err(|_| ApiError::bad_request("cursor must be a next_cursor of an earlier page"))
-}
-
-impl SessionFilter {
-    fn parse(query: &str) -> Result<Self, ApiError> {
-        let mut filter = Self { phase: None, user: None, limit: DEFAULT_LIMIT, cursor: 0 };
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            match (&*name, &*value) {
-                ("phase", "attached" | "suspended") => filter.phase = Some(value.into_owned()),
-                ("phase", _) => return Err(ApiError::bad_request("phase must be attached or suspended")),
-                ("user", _) => filter.user = Some(value.into_owned()),
-                ("limit", limit) => filter.limit = parse_limit(limit)?,
-                ("cursor", cursor) => filter.cursor = parse_cursor(cursor)?,
-                (name, _) => return Err(unknown_parameter(name)),
-            }
-        }
-        Ok(filter)
-    }
-
-    fn matches(&self, summary: &SessionSummary) -> bool {
-        self.phase.as_ref().is_none_or(|phase| phase == summary.phase)
-    }
 }
 
 impl From<&(Arc<Channel>, u64)> for SubscriptionState {

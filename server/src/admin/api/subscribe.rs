@@ -1,14 +1,9 @@
 //! Creates and ends a session's subscriptions on behalf of the backend.
 
-use std::sync::Arc;
-
 use encke_core::dialect::{Since, StartPosition};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use super::routes::ApiCall;
-use super::run_to_completion::run_to_completion;
+use super::call::ApiCall;
 use super::sessions::{find, moved};
 use crate::channel::ChannelName;
 use crate::http::body::parse_object;
@@ -48,39 +43,31 @@ struct SubscribeResponse<'a> {
 }
 
 /// `POST /api/sessions/{id}/subscribe`
-pub(super) fn subscribe(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let session = find(call);
-    let (context, body) = (Arc::clone(call.context), call.body.clone());
-    run_to_completion(async move {
-        let session = session?;
-        let SubscribeRequest { channel, since } = parse_object(&body)?;
-        let name = ChannelName::new(&channel, context.client.settings.channel_name_bytes)?;
-        let begin = since.map_or(StartPosition::Now, |SincePosition { epoch, offset }| {
-            StartPosition::After(Since { epoch: epoch.into(), offset })
-        });
-        let subscribed =
-            context.client.sessions.subscriptions.subscribe_by_backend(&session, &name, &begin).await?;
-        Ok(json(&SubscribeResponse {
-            channel: name.as_str(),
-            epoch: subscribed.channel.epoch(),
-            offset: subscribed.offset,
-            recovered: subscribed.recovered,
-        }))
-    })
+pub(super) async fn subscribe(call: ApiCall) -> Result<Reply, ApiError> {
+    let session = find(&call)?;
+    let client = &call.context.client;
+    let SubscribeRequest { channel, since } = parse_object(&call.body)?;
+    let name = ChannelName::new(&channel, client.settings.channel_name_bytes)?;
+    let begin = since.map_or(StartPosition::Now, |SincePosition { epoch, offset }| {
+        StartPosition::After(Since { epoch: epoch.into(), offset })
+    });
+    let subscribed = client.sessions.subscribe_by_backend(&session, &name, &begin).await?;
+    Ok(json(&SubscribeResponse {
+        channel: name.as_str(),
+        epoch: subscribed.channel.epoch(),
+        offset: subscribed.offset,
+        recovered: subscribed.recovered,
+    }))
 }
 
 /// `POST /api/sessions/{id}/unsubscribe`
-pub(super) fn unsubscribe(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    let session = find(call);
-    let (context, body) = (Arc::clone(call.context), call.body.clone());
-    async move {
-        let session = session?;
-        let UnsubscribeRequest { channel } = parse_object(&body)?;
-        let name = ChannelName::new(&channel, context.client.settings.channel_name_bytes)?;
-        context.client.sessions.subscriptions.unsubscribe_by_backend(&session, &name)?;
-        Ok(no_content())
-    }
-    .boxed()
+pub(super) fn unsubscribe(call: &ApiCall) -> Result<Reply, ApiError> {
+    let session = find(call)?;
+    let client = &call.context.client;
+    let UnsubscribeRequest { channel } = parse_object(&call.body)?;
+    let name = ChannelName::new(&channel, client.settings.channel_name_bytes)?;
+    client.sessions.unsubscribe_by_backend(&session, &name)?;
+    Ok(no_content())
 }
 
 impl From<SubscribeError> for ApiError {

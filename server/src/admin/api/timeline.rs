@@ -2,7 +2,7 @@ use encke_core::session::Transition;
 use encke_timeouts::clock::UnixTime;
 use serde::Serialize;
 
-use super::routes::ApiCall;
+use super::call::ApiCall;
 use super::sessions::{parse_id, unknown};
 use crate::http::reply::json;
 use crate::http::{ApiError, Reply};
@@ -24,9 +24,9 @@ struct TimelineEvent {
 }
 
 /// `GET /api/sessions/{id}/timeline`
-pub(super) fn show(call: &ApiCall<'_>) -> Result<Reply, ApiError> {
-    let id = parse_id(call.parameter)?;
-    let life = call.context.client.sessions.lifecycle.history_of(id).ok_or_else(|| unknown(id))?;
+pub(super) fn show(call: &ApiCall) -> Result<Reply, ApiError> {
+    let id = parse_id(&call.parameter)?;
+    let life = call.context.client.sessions.history_of(id).ok_or_else(|| unknown(id))?;
     let events = life.events.into_iter().map(TimelineEvent::from).collect();
     Ok(json(&TimelineResponse { since_ms: life.since.as_millis(), events }))
 }

@@ -5,7 +5,7 @@ use encke_timeouts::{DISPATCH_BATCHES, TimerScheme};
 use serde::Serialize;
 
 use super::millis;
-use crate::admin::Context;
+use crate::admin::context::Context;
 use crate::http::Reply;
 use crate::http::reply::json;
 use crate::metrics::Lateness;

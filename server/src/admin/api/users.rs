@@ -1,19 +1,14 @@
 //! Operations on all sessions of a user.
 
-use std::sync::Arc;
-
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, Phase};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use tokio::task::yield_now;
 
-use super::routes::ApiCall;
-use super::run_to_completion::run_to_completion;
+use super::call::ApiCall;
 use super::sessions::moved;
-use crate::admin::Context;
+use crate::admin::context::Context;
 use crate::auth::{MAX_USER_BYTES, TooManyRevoked};
 use crate::http::reply::json;
 use crate::http::{ApiError, ApiErrorCode, Reply};
@@ -30,55 +25,42 @@ struct UserResponse {
 }
 
 /// `POST /api/users/{user}/disconnect`
-pub(super) fn disconnect(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    with_user(call, |context, user| async move {
-        let each = |session: &SessionCell| {
-            context.client.sessions.lifecycle.handle(session, Input::Disconnect);
-            true
-        };
-        Ok(json(&UserResponse { sessions: for_each_of(&context, &user, each).await }))
-    })
+pub(super) async fn disconnect(call: ApiCall) -> Result<Reply, ApiError> {
+    let user = user_of(&call)?;
+    let each = |session: &SessionCell| {
+        call.context.client.sessions.handle(session, Input::Disconnect);
+        true
+    };
+    Ok(json(&UserResponse { sessions: for_each_of(&call.context, &user, each).await }))
 }
 
 /// `DELETE /api/users/{user}`: ends the user's sessions and revokes the tokens issued so far.
-pub(super) fn revoke(call: &ApiCall<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    with_user(call, |context, user| async move {
-        let client = &context.client;
-        // Revoke the tokens before ending the sessions. A session that is opened in the meantime checks the
-        // revocation after it has become visible to this loop, so it is not missed.
-        if client.access.auth.needs_token() {
-            client.sessions.revocations().revoke(&user, client.timeouts.clock().unix_now())?;
-        }
-        let mut are_over = true;
-        let each = |session: &SessionCell| {
-            client.sessions.lifecycle.handle(session, Input::Close(CloseReason::Kicked));
-            let has_moved = session.phase() == Phase::Moved;
-            are_over &= !has_moved;
-            !has_moved
-        };
-        let sessions = for_each_of(&context, &user, each).await;
-        // Report an error if the snapshot may have been written without the change.
-        if !are_over || client.sessions.is_draining() {
-            return Err(moved());
-        }
-        Ok(json(&UserResponse { sessions }))
-    })
-}
-
-/// Runs a handler with the user in the path.
-pub(super) fn with_user<F: Future<Output = Result<Reply, ApiError>> + Send + 'static>(
-    call: &ApiCall<'_>,
-    answer: impl FnOnce(Arc<Context>, String) -> F,
-) -> BoxFuture<'static, Result<Reply, ApiError>> {
-    match user_of(call) {
-        Ok(user) => run_to_completion(answer(Arc::clone(call.context), user)),
-        Err(error) => async { Err(error) }.boxed(),
+pub(super) async fn revoke(call: ApiCall) -> Result<Reply, ApiError> {
+    let user = user_of(&call)?;
+    let client = &call.context.client;
+    // Revoke the tokens before ending the sessions. A session that is opened in the meantime checks the
+    // revocation after it has become visible to this loop, so it is not missed.
+    if client.access.auth.needs_token() {
+        client.sessions.revocations().revoke(&user, client.timeouts.clock().unix_now())?;
     }
+    let mut are_over = true;
+    let each = |session: &SessionCell| {
+        client.sessions.handle(session, Input::Close(CloseReason::Kicked));
+        let has_moved = session.phase() == Phase::Moved;
+        are_over &= !has_moved;
+        !has_moved
+    };
+    let sessions = for_each_of(&call.context, &user, each).await;
+    // Report an error if the snapshot may have been written without the change.
+    if !are_over || client.sessions.is_draining() {
+        return Err(moved());
+    }
+    Ok(json(&UserResponse { sessions }))
 }
 
 /// Returns the user in the path.
-fn user_of(call: &ApiCall<'_>) -> Result<String, ApiError> {
-    let user = percent_decode_str(call.parameter).decode_utf8();
+pub(super) fn user_of(call: &ApiCall) -> Result<String, ApiError> {
+    let user = percent_decode_str(&call.parameter).decode_utf8();
     let user = user.map_err(|_| ApiError::bad_request("a user's name must be UTF-8"))?;
     if !(1..=MAX_USER_BYTES).contains(&user.len()) {
         return Err(ApiError::bad_request(format!(

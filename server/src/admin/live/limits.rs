@@ -1,31 +1,6 @@
-use std::sync::Arc;
-
-use crate::admin::Context;
+use super::state::WebhookLimit;
+use crate::admin::context::Context;
 use crate::metrics::LimitUsage;
-
-/// The configured limits. [`usize::MAX`] means unlimited.
-#[derive(Debug)]
-pub(crate) struct LimitSettings {
-    pub(crate) max_connections: usize,
-    pub(crate) max_handshakes: usize,
-    pub(crate) max_sessions: usize,
-    pub(crate) max_channels: usize,
-    pub(crate) max_reminders: usize,
-    pub(crate) max_admin_connections: usize,
-    pub(crate) receive_total: usize,
-    pub(crate) history_total_bytes: usize,
-    pub(crate) backend_max_in_flight: usize,
-    pub(crate) webhooks: Vec<WebhookLimit>,
-}
-
-/// Limit of a webhook's queue.
-#[derive(Debug)]
-pub(crate) struct WebhookLimit {
-    pub(crate) name: Arc<str>,
-    /// Configuration key, with the webhook's name instead of its index, as in other metrics.
-    pub(crate) key: String,
-    pub(crate) max_queued: usize,
-}
 
 /// Returns the server-wide limits and their use, for the dashboard and the metrics. Limits whose use could
 /// only be determined by examining every session are not included, nor are limits per session, user or

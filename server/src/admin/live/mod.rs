@@ -11,6 +11,7 @@ mod history;
 mod limits;
 mod sample;
 mod server_info;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -19,41 +20,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use encke_timeouts::clock::UnixTime;
 use futures_util::Stream;
 use futures_util::future::{Either, select};
 
-use super::Context;
+use super::context::Context;
 use crate::auth::Operator;
-use feed::Feed;
 use sample::Sample;
 use server_info::ServerInfo;
 
-pub(crate) use limits::{LimitSettings, WebhookLimit, limits};
+pub(crate) use limits::limits;
+pub(crate) use state::{LimitSettings, Live, LiveSettings, WebhookLimit};
 
 /// Time between samples.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// The samples, and the settings that viewers receive.
-#[derive(Debug)]
-pub(crate) struct Live {
-    feed: Feed,
-    pub(super) settings: LiveSettings,
-}
-
-/// Settings that do not change while the server runs.
-#[derive(Debug)]
-pub(crate) struct LiveSettings {
-    pub(crate) started_at: UnixTime,
-    pub(crate) bounds: LimitSettings,
-}
-
-impl Live {
-    /// Creates a feed without samples.
-    pub(crate) fn new(settings: LiveSettings) -> Self {
-        Self { feed: Feed::default(), settings }
-    }
-}
 
 /// Returns the stream for a viewer, or `None` if the server is draining.
 pub(super) fn view(

@@ -1,8 +1,8 @@
 use serde::ser::{Serialize, Serializer};
 
 use super::limits::limits;
-use crate::admin::Context;
 use crate::admin::api::TimersReport;
+use crate::admin::context::Context;
 use crate::metrics::{
     ConnectionsView, EngineView, LimitUsage, MessageCounts, ProcessView, Readings, SessionsView, TimerMetrics,
 };

@@ -3,8 +3,8 @@ use std::time::Duration;
 use encke_core::session::SessionTimeouts;
 use serde::Serialize;
 
-use super::LiveSettings;
-use crate::admin::Context;
+use super::state::LiveSettings;
+use crate::admin::context::Context;
 use crate::auth::{Operator, Scope};
 
 /// Description of the server, which is the first event that a viewer receives.

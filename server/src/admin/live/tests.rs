@@ -9,6 +9,7 @@ use futures_util::stream::BoxStream;
 use strum::VariantArray;
 use tokio_util::sync::CancellationToken;
 
+use super::feed::Feed;
 use super::history::MAX_SAMPLES;
 use super::*;
 use crate::admission::RefusalReason;

@@ -8,7 +8,7 @@ use hyper::header::{
     CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 
-use super::Context;
+use super::context::Context;
 use crate::http::{ApiError, EmbeddedFile, Reply};
 
 const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");

@@ -1,6 +1,6 @@
 use hyper::header::{HOST, HeaderMap, HeaderValue};
 
-use crate::admin::PublicListener;
+use crate::admin::context::PublicListener;
 use crate::admin::public_url::{origins, plain_host};
 
 /// Returns the content security policy of the dashboard's pages: they may run their own scripts, and connect

@@ -1,0 +1,61 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+
+use super::{DEFAULT_LIMIT, HIGHEST_LIMIT};
+use crate::admin::context::Context;
+use crate::auth::Operator;
+use crate::http::ApiError;
+use crate::trace::RequestTrace;
+
+/// A request, as passed to a handler.
+pub(crate) struct ApiCall {
+    pub(crate) context: Arc<Context>,
+    pub(crate) operator: Operator,
+    pub(crate) headers: HeaderMap,
+    /// Path segment that matches `{id}`, `{name}`, `{user}`, `{key}` or `{file}`, as the client sent it.
+    pub(crate) parameter: String,
+    pub(crate) query: String,
+    /// Body of the request. Empty, unless the route takes a body.
+    pub(crate) body: Bytes,
+    pub(crate) trace: RequestTrace,
+}
+
+/// Parameters in a query. If a name is repeated, its last value counts.
+pub(super) struct Query(HashMap<String, String>);
+
+impl ApiCall {
+    /// Parses the query, which may contain only these parameters.
+    pub(super) fn query(&self, known: &[&str]) -> Result<Query, ApiError> {
+        let all: HashMap<_, _> = form_urlencoded::parse(self.query.as_bytes()).into_owned().collect();
+        match all.keys().find(|name| !known.contains(&name.as_str())) {
+            Some(name) => Err(ApiError::bad_request(format!("unknown parameter: {name}"))),
+            None => Ok(Query(all)),
+        }
+    }
+}
+
+impl Query {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Returns `limit`, or its default.
+    pub(super) fn limit(&self) -> Result<usize, ApiError> {
+        let Some(text) = self.get("limit") else { return Ok(DEFAULT_LIMIT) };
+        let limit = text.parse().ok().filter(|limit| (1..=HIGHEST_LIMIT).contains(limit));
+        limit.ok_or_else(|| ApiError::bad_request(format!("limit must be from 1 to {HIGHEST_LIMIT}")))
+    }
+
+    /// Returns a non-negative integer. Numbers that do not fit into 64 bits saturate, because no offset is
+    /// greater.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, ApiError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(ApiError::bad_request(format!("{name} must be a non-negative integer")));
+        }
+        Ok(Some(text.parse().unwrap_or(u64::MAX)))
+    }
+}
