@@ -4,7 +4,6 @@
 //! data, which is therefore stored only once.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -150,27 +149,18 @@ pub struct CompactJson<'a>(Cow<'a, str>);
 pub const MAX_DEPTH: usize = 64;
 
 /// Why JSON was rejected although its syntax is valid: some clients' parsers could not read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadJson {
     /// Nested deeper than [`MAX_DEPTH`].
+    #[error("data is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
     /// A number is beyond the range of a double.
+    #[error("data contains a number beyond the range of a double")]
     NumberOutOfRange,
     /// A string contains half of a surrogate pair.
+    #[error("data contains half of a surrogate pair")]
     LoneSurrogate,
 }
-
-impl fmt::Display for BadJson {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooDeep => write!(f, "data is nested deeper than {MAX_DEPTH} levels"),
-            Self::NumberOutOfRange => f.write_str("data contains a number beyond the range of a double"),
-            Self::LoneSurrogate => f.write_str("data contains half of a surrogate pair"),
-        }
-    }
-}
-
-impl std::error::Error for BadJson {}
 
 impl<'a> CompactJson<'a> {
     /// Removes the white space between tokens; strings are left as they are. `json` must be syntactically

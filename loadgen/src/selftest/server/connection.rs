@@ -1,11 +1,14 @@
 //! One connection of a client, from its upgrade to its end.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::{Reply, ReplyData, ReplyError, ReplyOutcome, ServerMessage, parse_command};
-use encke_core::dialect::{Command, CommandRequest, ErrorCode, StartPosition, ping_payload};
+use encke_core::dialect::json::{Reply, ReplyOutcome, ServerMessage, parse_command};
+use encke_core::dialect::{
+    Command, CommandError, CommandRequest, ErrorCode, StartPosition, Success, ping_payload,
+};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -211,11 +214,11 @@ impl FaultyConnection {
     }
 
     fn outcome_of(&self, command: &Command<'_>) -> ReplyOutcome<'static> {
-        ReplyOutcome::Ok(match command {
+        ReplyOutcome::Ok(Cow::Owned(match command {
             Command::Subscribe { channel, begin: StartPosition::Now } => {
                 self.session.subscribe(channel);
                 let offset = self.state.offset_of(channel);
-                ReplyData::Subscribed {
+                Success::Subscribed {
                     channel: channel.to_string().into(),
                     epoch: EPOCH.into(),
                     offset,
@@ -224,14 +227,14 @@ impl FaultyConnection {
             }
             Command::Unsubscribe { channel } => {
                 self.session.unsubscribe(channel);
-                ReplyData::Nothing {}
+                Success::Done
             }
             Command::Publish { channel, data, .. } => match self.state.publish(channel, data) {
-                Some(offset) => ReplyData::Published { offset, epoch: EPOCH.into() },
+                Some(offset) => Success::Published { offset, epoch: EPOCH.into() },
                 None => return refusal(ErrorCode::Limit, "the channel is full".to_owned()),
             },
             _ => return refusal(ErrorCode::UnknownCommand, "not supported by this server".to_owned()),
-        })
+        }))
     }
 
     async fn send(&mut self, message: &ServerMessage<'_>) -> Result<(), Error> {
@@ -243,7 +246,7 @@ impl FaultyConnection {
 const EPOCH: &str = "e";
 
 fn refusal(code: ErrorCode, message: String) -> ReplyOutcome<'static> {
-    ReplyOutcome::Error(ReplyError { code, message: message.into() })
+    ReplyOutcome::Error(Cow::Owned(CommandError { code, message }))
 }
 
 /// Sends a Close frame and waits until the client closes the connection, so that no reset overtakes the

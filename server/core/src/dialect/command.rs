@@ -1,5 +1,4 @@
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -167,9 +166,11 @@ impl StartPosition<'_> {
 }
 
 /// Position of a message in one epoch of a channel's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Since<'a> {
     /// Epoch of the log.
+    #[serde(borrow)]
     pub epoch: Cow<'a, str>,
     /// Offset of the message.
     pub offset: u64,
@@ -184,21 +185,14 @@ impl Since<'_> {
 }
 
 /// Why a command was refused. The connection stays open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
 pub struct CommandError {
     /// Machine-readable code.
     pub code: ErrorCode,
     /// Human-readable description of the problem.
     pub message: String,
 }
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for CommandError {}
 
 /// Error codes of refused commands.
 #[derive(Clone, Debug, PartialEq, Eq, EnumIter, EnumMessage, Serialize, Deserialize)]

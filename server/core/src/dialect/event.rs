@@ -1,6 +1,11 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
+use serde::ser::{Error, SerializeMap};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
 use super::CommandError;
 use crate::close::CloseCode;
 
@@ -76,67 +81,98 @@ pub struct Response<'a, I> {
     pub result: Result<Success<'a>, CommandError>,
 }
 
-/// Result of a successful command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Result of a successful command. `Serialize` and `Deserialize` are those of the `json` dialect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum Success<'a> {
-    /// No data.
-    Done,
     /// Result of [`super::Command::Subscribe`].
     Subscribed {
         /// Name of the channel.
+        #[serde(borrow)]
         channel: Cow<'a, str>,
         /// Epoch of the channel's log.
+        #[serde(borrow)]
         epoch: Cow<'a, str>,
         /// Offset of the last message in the log.
         offset: u64,
         /// Whether all messages after the request's `since` follow without a gap. `None` if it had no
         /// `since`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         recovered: Option<bool>,
     },
-    /// Result of [`super::Command::SubscribeAll`].
-    SubscribedAll,
+    /// Result of [`super::Command::Presence`].
+    Presence {
+        /// Name of the channel.
+        #[serde(borrow)]
+        channel: Cow<'a, str>,
+        /// Number of subscribed sessions.
+        total: usize,
+        /// The subscribed sessions, or some of them if there are many.
+        #[serde(borrow, rename = "present")]
+        members: Vec<Member<'a>>,
+        /// Users of the sessions in `members`, except anonymous sessions.
+        #[serde(borrow, default)]
+        users: Vec<UserPresence<'a>>,
+        /// Nodes that share the channel but did not report their subscribers.
+        #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+        incomplete: Vec<Cow<'a, str>>,
+    },
     /// Result of [`super::Command::Publish`].
     Published {
         /// Offset of the message in the channel.
         offset: u64,
         /// Epoch of the channel's log.
+        #[serde(borrow)]
         epoch: Cow<'a, str>,
     },
     /// Result of [`super::Command::Call`], and of [`super::Command::Service`] if the backend returned data.
+    /// Not deserialized, because only the caller knows the method's result type.
+    #[serde(skip_deserializing)]
     Called {
         /// Any JSON, unmodified.
+        #[serde(serialize_with = "unmodified")]
         data: Cow<'a, str>,
     },
-    /// Result of [`super::Command::Presence`].
-    Presence {
-        /// Name of the channel.
-        channel: Cow<'a, str>,
-        /// Number of subscribed sessions.
-        total: usize,
-        /// The subscribed sessions, or some of them if there are many.
-        members: Vec<Member<'a>>,
-        /// Users of the sessions in `members`.
-        users: Vec<UserPresence<'a>>,
-        /// Nodes that share the channel but did not report their subscribers.
-        incomplete: Vec<Cow<'a, str>>,
-    },
+    /// Result of [`super::Command::SubscribeAll`].
+    #[serde(skip_deserializing, serialize_with = "no_data")]
+    SubscribedAll,
+    /// No data.
+    #[serde(serialize_with = "no_data", deserialize_with = "any_data")]
+    Done,
+}
+
+/// Writes JSON unmodified.
+fn unmodified<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serde_json::from_str::<&RawValue>(json).map_err(S::Error::custom)?.serialize(serializer)
+}
+
+fn no_data<S: Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_map(Some(0))?.end()
+}
+
+fn any_data<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    IgnoredAny::deserialize(deserializer).map(drop)
 }
 
 /// A session that is subscribed to a channel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member<'a> {
     /// Public id of the session, if joins and leaves are announced on the channel.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,
     /// The `sub` claim of the client's token, if it has one.
+    #[serde(borrow)]
     pub user: Option<Cow<'a, str>>,
-    /// Phase of the session.
+    /// `attached`, or `suspended` while the session can be resumed.
+    #[serde(borrow)]
     pub phase: &'a str,
 }
 
 /// A user whose sessions are subscribed to a channel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserPresence<'a> {
     /// The `sub` claim of the user's token.
+    #[serde(borrow)]
     pub user: Cow<'a, str>,
     /// Number of sessions.
     pub sessions: usize,

@@ -9,6 +9,7 @@ mod command;
 mod encoded;
 mod event;
 pub mod json;
+mod json_fields;
 mod name;
 mod ping_frame;
 mod publish_key;

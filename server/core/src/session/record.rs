@@ -170,13 +170,6 @@ pub struct SentRangeRecord {
 }
 
 /// Why a record was rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct BadRecord(pub(super) &'static str);
-
-impl std::fmt::Display for BadRecord {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for BadRecord {}

@@ -1,6 +1,7 @@
 //! Processing and checking of everything that clients receive.
 
-use encke_core::dialect::json::{Hello, Reply, ReplyData, ReplyOutcome, ServerMessage};
+use encke_core::dialect::Success;
+use encke_core::dialect::json::{Hello, Reply, ReplyOutcome, ServerMessage};
 use rand::RngExt;
 
 use super::frames::{self, CLOSE, PING, PONG, TEXT};
@@ -282,10 +283,10 @@ impl Simulation {
         }
         let is_beside = session.is_some();
         match (pending, outcome) {
-            (
-                PendingCommand::Subscribe { channel, begin },
-                ReplyOutcome::Ok(ReplyData::Subscribed { epoch, offset, recovered, .. }),
-            ) => {
+            (PendingCommand::Subscribe { channel, begin }, ReplyOutcome::Ok(success)) => {
+                let Success::Subscribed { epoch, offset, recovered, .. } = success.into_owned() else {
+                    return;
+                };
                 let view = self.server.channel(&channel_name(channel)).filter(|view| view.epoch == epoch);
                 let first = view.map(|view| view.first);
                 let answer = Subscribed { epoch: &epoch, offset, begin: &begin, recovered, first, is_beside };

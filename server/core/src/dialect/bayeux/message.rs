@@ -1,11 +1,11 @@
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::reply::ReplyTo;
+use crate::dialect::json_fields::{Text, null_as_data};
 use crate::dialect::{Command, CommandError, CommandRequest, ErrorCode, PublishKey};
 
 /// Maximum number of messages per request.
@@ -35,26 +35,15 @@ pub fn split_messages(body: &str) -> Result<Vec<&str>, BadBody> {
 }
 
 /// Why the messages of a body could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBody {
     /// The body is not valid JSON.
+    #[error("{0}")]
     NotJson(String),
     /// The body has more than [`MAX_MESSAGES`] messages.
+    #[error("{0} messages in one request, at most {MAX_MESSAGES} are allowed")]
     TooMany(usize),
 }
-
-impl fmt::Display for BadBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotJson(error) => f.write_str(error),
-            Self::TooMany(count) => {
-                write!(f, "{count} messages in one request, at most {MAX_MESSAGES} are allowed")
-            }
-        }
-    }
-}
-
-impl std::error::Error for BadBody {}
 
 /// Purpose of a message, determined by its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,16 +86,9 @@ struct Fields<'a> {
 }
 
 /// Describes what is wrong with a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct BadMessage(String);
-
-impl fmt::Display for BadMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadMessage {}
 
 impl BadMessage {
     /// Returns the reply to a message that could not be parsed at all.
@@ -139,10 +121,6 @@ pub struct ConnectOptions {
     /// Seq of the last message received, if the client acknowledges messages.
     pub acknowledged: Option<u64>,
 }
-
-/// A string, borrowed unless it contains escapes. (A plain `Cow` always deserializes as owned.)
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -369,12 +347,6 @@ fn optional<'a, T: Default + Deserialize<'a>>(
     field: &str,
 ) -> Result<T, BadMessage> {
     raw.map_or_else(|| Ok(T::default()), |raw| read(raw, field))
-}
-
-fn null_as_data<'de: 'a, 'a, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 fn text_of<'a>(raw: &'a RawValue, field: &str) -> Result<Cow<'a, str>, BadMessage> {

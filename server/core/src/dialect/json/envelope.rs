@@ -4,7 +4,8 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::read::{MAX_NAME_CHARS, Text, shortened};
+use super::read::{MAX_NAME_CHARS, shortened};
+use crate::dialect::json_fields::Text;
 
 /// The outer object of a command. Its body is not parsed yet, so the `id` is known even if the command is
 /// invalid.

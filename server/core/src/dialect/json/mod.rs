@@ -10,8 +10,8 @@ mod write;
 
 pub use read::parse_command;
 pub use wire::{
-    ChannelMessage, Gap, Goaway, Hello, PatternPosition, Ping, PresentSession, PresentUser, Reply, ReplyData,
-    ReplyError, ReplyOutcome, ServerMessage, Subscribed, SubscriberInfo, Unsubscribed,
+    ChannelMessage, Gap, Goaway, Hello, PatternPosition, Ping, Reply, ReplyOutcome, ServerMessage,
+    Subscribed, SubscriberInfo, Unsubscribed,
 };
 
 use super::{

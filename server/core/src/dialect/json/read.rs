@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
@@ -6,7 +5,8 @@ use serde::de::Error as _;
 use serde_json::value::RawValue;
 
 use super::envelope::Envelope;
-use crate::dialect::{self, Command, CommandError, CommandRequest, ErrorCode, PublishKey, StartPosition};
+use crate::dialect::json_fields::Text;
+use crate::dialect::{Command, CommandError, CommandRequest, ErrorCode, PublishKey, Since, StartPosition};
 
 /// Parses one object: exactly one command and an optional `id`. The `id` is returned even if the command is
 /// invalid.
@@ -67,10 +67,6 @@ pub(super) fn shortened(text: &str, chars: usize) -> &str {
     &text[..end]
 }
 
-/// A string, borrowed unless it contains escapes. (A plain `Cow` always deserializes as owned.)
-#[derive(Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SeqBody {
@@ -91,7 +87,7 @@ impl<'a> SubscribeBody<'a> {
     fn into_command(self) -> serde_json::Result<Command<'a>> {
         let begin = match (self.since, self.last) {
             (None, None) => StartPosition::Now,
-            (Some(Since { epoch, offset }), None) => StartPosition::After(dialect::Since { epoch, offset }),
+            (Some(since), None) => StartPosition::After(since),
             (None, Some(count)) => StartPosition::Newest(count),
             (Some(_), Some(_)) => {
                 return Err(serde_json::Error::custom("`since` and `last` exclude each other"));
@@ -108,14 +104,6 @@ struct CallBody<'a> {
     method: Text<'a>,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Since<'a> {
-    #[serde(borrow)]
-    epoch: Cow<'a, str>,
-    offset: u64,
 }
 
 #[derive(Deserialize)]

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -22,45 +23,47 @@ fn server_messages_have_the_specified_bytes() {
         pong_timeout_ms: 10_000,
         reconnect_window_ms: 120_000,
     });
-    let published = ReplyData::Published { offset: 42, epoch: "e".into() };
-    let present = ReplyData::Present {
+    let published = Success::Published { offset: 42, epoch: "e".into() };
+    let present = Success::Presence {
         channel: "news".into(),
         total: 2,
-        present: vec![
-            PresentSession {
-                session: Some("s_1".into()),
-                user: Some("alice".into()),
-                phase: "attached".into(),
-            },
-            PresentSession { session: None, user: None, phase: "suspended".into() },
+        members: vec![
+            Member { session: Some("s_1".into()), user: Some("alice".into()), phase: "attached" },
+            Member { session: None, user: None, phase: "suspended" },
         ],
-        users: vec![PresentUser { user: "alice".into(), sessions: 1, connections: 1 }],
+        users: vec![UserPresence { user: "alice".into(), sessions: 1, connections: 1 }],
         incomplete: vec!["n_1".into()],
     };
-    let error = ReplyError { code: ErrorCode::UnknownCommand, message: "no".into() };
+    let error = CommandError { code: ErrorCode::UnknownCommand, message: "no".into() };
     let table = [
         (
             hello,
             r#"{"hello":{"version":1,"session":"s_4fJ","resume":"s_4fJ.secret","recovered":false,"seq":0,"ping_interval_ms":25000,"pong_timeout_ms":10000,"reconnect_window_ms":120000}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(7), outcome: ReplyOutcome::Ok(ReplyData::Nothing {}) }),
+            ServerMessage::Reply(Reply { id: Some(7), outcome: ReplyOutcome::Ok(Cow::Owned(Success::Done)) }),
             r#"{"reply":{"id":7,"ok":{}}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(1), outcome: ReplyOutcome::Ok(subscribed(None)) }),
+            ServerMessage::Reply(Reply {
+                id: Some(1),
+                outcome: ReplyOutcome::Ok(Cow::Owned(subscribed(None))),
+            }),
             r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":"e","offset":40}}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(1), outcome: ReplyOutcome::Ok(subscribed(Some(true))) }),
+            ServerMessage::Reply(Reply {
+                id: Some(1),
+                outcome: ReplyOutcome::Ok(Cow::Owned(subscribed(Some(true)))),
+            }),
             r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":"e","offset":40,"recovered":true}}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(4), outcome: ReplyOutcome::Ok(published) }),
+            ServerMessage::Reply(Reply { id: Some(4), outcome: ReplyOutcome::Ok(Cow::Owned(published)) }),
             r#"{"reply":{"id":4,"ok":{"offset":42,"epoch":"e"}}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(6), outcome: ReplyOutcome::Ok(present) }),
+            ServerMessage::Reply(Reply { id: Some(6), outcome: ReplyOutcome::Ok(Cow::Owned(present)) }),
             r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"session":"s_1","user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}],"users":[{"user":"alice","sessions":1,"connections":1}],"incomplete":["n_1"]}}}"#,
         ),
         (
@@ -73,7 +76,7 @@ fn server_messages_have_the_specified_bytes() {
             r#"{"unsubscribed":{"channel":"news","reason":"forbidden"}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: None, outcome: ReplyOutcome::Error(error) }),
+            ServerMessage::Reply(Reply { id: None, outcome: ReplyOutcome::Error(Cow::Owned(error)) }),
             r#"{"reply":{"error":{"code":"unknown_command","message":"no"}}}"#,
         ),
         (
@@ -90,8 +93,8 @@ fn server_messages_have_the_specified_bytes() {
     }
 }
 
-fn subscribed(recovered: Option<bool>) -> ReplyData<'static> {
-    ReplyData::Subscribed { channel: "news".into(), epoch: "e".into(), offset: 40, recovered }
+fn subscribed(recovered: Option<bool>) -> Success<'static> {
+    Success::Subscribed { channel: "news".into(), epoch: "e".into(), offset: 40, recovered }
 }
 
 fn gap(from: Option<u64>, to: Option<u64>) -> Gap<'static> {

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use serde::ser::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::dialect::ErrorCode;
+use crate::dialect::json_fields::null_as_data;
+use crate::dialect::{CommandError, Success};
 
 /// One object from the server to a client: `{"hello":{..}}`, `{"reply":{..}}`, ...
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -87,106 +87,9 @@ pub struct Reply<'a> {
 pub enum ReplyOutcome<'a> {
     /// The command succeeded.
     #[serde(borrow)]
-    Ok(ReplyData<'a>),
+    Ok(Cow<'a, Success<'a>>),
     /// The command was refused. The connection stays open.
-    #[serde(borrow)]
-    Error(ReplyError<'a>),
-}
-
-/// Result of a successful command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum ReplyData<'a> {
-    /// Result of `subscribe`.
-    Subscribed {
-        /// Name of the channel.
-        #[serde(borrow)]
-        channel: Cow<'a, str>,
-        /// Epoch of the channel's log.
-        #[serde(borrow)]
-        epoch: Cow<'a, str>,
-        /// Offset of the last message in the log.
-        offset: u64,
-        /// Whether all messages after the request's `since` follow without a gap. `None` if it had no
-        /// `since`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        recovered: Option<bool>,
-    },
-    /// Result of `presence`.
-    Present {
-        /// Name of the channel.
-        #[serde(borrow)]
-        channel: Cow<'a, str>,
-        /// Number of subscribed sessions.
-        total: usize,
-        /// The subscribed sessions, or some of them if there are many.
-        #[serde(borrow)]
-        present: Vec<PresentSession<'a>>,
-        /// Users of the sessions in `present`, except anonymous sessions.
-        #[serde(borrow, default)]
-        users: Vec<PresentUser<'a>>,
-        /// Nodes that share the channel but did not report their subscribers.
-        #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
-        incomplete: Vec<Cow<'a, str>>,
-    },
-    /// Result of `publish`.
-    Published {
-        /// Offset of the message.
-        offset: u64,
-        /// Epoch of the channel's log.
-        #[serde(borrow)]
-        epoch: Cow<'a, str>,
-    },
-    /// Result of `call`. Not deserialized, because only the caller knows the method's result type.
-    #[serde(skip_deserializing)]
-    Called {
-        /// The result as JSON.
-        #[serde(serialize_with = "unmodified")]
-        data: Cow<'a, str>,
-    },
-    /// Result of all other commands.
-    Nothing {},
-}
-
-/// Writes JSON unmodified.
-fn unmodified<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    serde_json::from_str::<&RawValue>(json).map_err(S::Error::custom)?.serialize(serializer)
-}
-
-/// A session that is subscribed to a channel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PresentSession<'a> {
-    /// Public id of the session, if the channel's namespace announces joins and leaves.
-    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
-    pub session: Option<Cow<'a, str>>,
-    /// The `sub` claim of the client's token, if it has one.
-    #[serde(borrow)]
-    pub user: Option<Cow<'a, str>>,
-    /// `attached`, or `suspended` while the session can be resumed.
-    #[serde(borrow)]
-    pub phase: Cow<'a, str>,
-}
-
-/// A user whose sessions are subscribed to a channel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PresentUser<'a> {
-    /// The `sub` claim of the user's token.
-    #[serde(borrow)]
-    pub user: Cow<'a, str>,
-    /// Number of sessions.
-    pub sessions: usize,
-    /// Number of these sessions that have a connection or are between polls.
-    pub connections: usize,
-}
-
-/// Why a command was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReplyError<'a> {
-    /// Machine-readable code.
-    pub code: ErrorCode,
-    /// Human-readable description of the problem.
-    #[serde(borrow)]
-    pub message: Cow<'a, str>,
+    Error(Cow<'a, CommandError>),
 }
 
 /// Announces that the server is about to close the connection.
@@ -231,13 +134,6 @@ pub struct ChannelMessage<'a> {
     /// A session that has unsubscribed from the channel, if the channel's namespace announces leaves.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub left: Option<SubscriberInfo<'a>>,
-}
-
-/// Deserializes `null` as data rather than as absent.
-fn null_as_data<'de: 'a, 'a, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// A session in a join or leave message.

@@ -3,12 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::wire::{
-    Gap, Goaway, Hello, Ping, PresentSession, PresentUser, Reply, ReplyData, ReplyError, ReplyOutcome,
-    ServerMessage, Subscribed, Unsubscribed,
-};
+use super::wire::{Gap, Goaway, Hello, Ping, Reply, ReplyOutcome, ServerMessage, Subscribed, Unsubscribed};
 use super::{Json, VERSION};
-use crate::dialect::{ByPattern, Encoded, Member, Response, ServerEvent, Success, UserPresence};
+use crate::dialect::{ByPattern, Encoded, Response, ServerEvent};
 use crate::message::{Content, ContentKind, JsonString, Message, Stamp};
 
 impl<'a> From<&'a ServerEvent<'_>> for ServerMessage<'a> {
@@ -55,50 +52,10 @@ impl<'a> From<&'a ServerEvent<'_>> for ServerMessage<'a> {
 impl<'a> From<&'a Response<'_, u64>> for ServerMessage<'a> {
     fn from(response: &'a Response<'_, u64>) -> Self {
         let outcome = match &response.result {
-            Ok(success) => ReplyOutcome::Ok(success.into()),
-            Err(error) => ReplyOutcome::Error(ReplyError {
-                code: error.code.clone(),
-                message: borrowed(&error.message),
-            }),
+            Ok(success) => ReplyOutcome::Ok(Cow::Borrowed(success)),
+            Err(error) => ReplyOutcome::Error(Cow::Borrowed(error)),
         };
         Self::Reply(Reply { id: response.id, outcome })
-    }
-}
-
-impl<'a> From<&'a Success<'_>> for ReplyData<'a> {
-    fn from(success: &'a Success<'_>) -> Self {
-        match success {
-            Success::Done | Success::SubscribedAll => Self::Nothing {},
-            Success::Subscribed { channel, epoch, offset, recovered } => Self::Subscribed {
-                channel: borrowed(channel),
-                epoch: borrowed(epoch),
-                offset: *offset,
-                recovered: *recovered,
-            },
-            Success::Published { offset, epoch } => {
-                Self::Published { offset: *offset, epoch: borrowed(epoch) }
-            }
-            Success::Called { data } => Self::Called { data: borrowed(data) },
-            Success::Presence { channel, total, members, users, incomplete } => {
-                let present = members.iter().map(|Member { session, user, phase }| PresentSession {
-                    session: session.as_deref().map(Cow::Borrowed),
-                    user: user.as_deref().map(Cow::Borrowed),
-                    phase: borrowed(phase),
-                });
-                let users = users.iter().map(|UserPresence { user, sessions, connections }| PresentUser {
-                    user: borrowed(user),
-                    sessions: *sessions,
-                    connections: *connections,
-                });
-                Self::Present {
-                    channel: borrowed(channel),
-                    total: *total,
-                    present: present.collect(),
-                    users: users.collect(),
-                    incomplete: incomplete.iter().map(|server| borrowed(server)).collect(),
-                }
-            }
-        }
     }
 }
 
