@@ -1,4 +1,4 @@
-//! Renders the README as the page that the admin listener serves at `/docs`.
+//! Renders the README as the page that the admin listener serves at `/docs`, and lists the dashboard's files.
 
 mod anchors;
 mod render;
@@ -10,13 +10,29 @@ use render::{RenderedDocument, render};
 
 /// Path from the package, in which build scripts run.
 const README: &str = "../README.md";
+const DASHBOARD: &str = "dashboard";
 
 #[expect(clippy::print_stdout, reason = "cargo reads the standard output of build scripts")]
 fn main() {
-    println!("cargo::rerun-if-changed={README}");
+    println!("cargo::rerun-if-changed={README}\ncargo::rerun-if-changed={DASHBOARD}");
     let markdown = fs::read_to_string(README).unwrap_or_else(|error| panic!("{README}: {error}"));
     let folder = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
     fs::write(Path::new(&folder).join("docs.html"), page(&markdown)).expect("OUT_DIR is writable");
+    fs::write(Path::new(&folder).join("dashboard.rs"), dashboard_files()).expect("OUT_DIR is writable");
+}
+
+/// Returns a Rust array with the name and the content of each file of the dashboard. Excludes
+/// subdirectories, which contain pictures for the README.
+fn dashboard_files() -> String {
+    let folder = fs::canonicalize(DASHBOARD).expect("build scripts run in the package's directory");
+    let entries = fs::read_dir(folder).expect("the dashboard is readable");
+    let paths = entries.map(|entry| entry.expect("the dashboard is readable").path());
+    let mut paths: Vec<_> = paths.filter(|path| path.is_file()).collect();
+    paths.sort();
+    let files = paths
+        .iter()
+        .map(|path| format!("({:?}, include_bytes!({path:?})),", path.file_name().unwrap_or_default()));
+    format!("[{}]", files.collect::<String>())
 }
 
 fn page(markdown: &str) -> String {

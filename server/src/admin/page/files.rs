@@ -1,25 +1,10 @@
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::http::EmbeddedFile;
 
-/// A file and its name under `/dashboard/`.
-type NamedFile = (&'static str, EmbeddedFile);
-
-macro_rules! file {
-    ($name:literal) => {
-        EmbeddedFile::new(
-            content_type($name).expect("its kind is known"),
-            include_bytes!(concat!("../../../dashboard/", $name)),
-        )
-    };
-}
-
-macro_rules! files {
-    ($($name:literal)*) => { vec![$(($name, file!($name))),*] };
-}
-
-/// The dashboard's HTML page.
-pub(super) static INDEX: LazyLock<EmbeddedFile> = LazyLock::new(|| file!("index.html"));
+/// Name of the dashboard's HTML page, which is served at `/`.
+pub(super) const INDEX: &str = "index.html";
 
 /// The README as a page, rendered by the build script.
 pub(super) static DOCS: LazyLock<EmbeddedFile> =
@@ -27,50 +12,16 @@ pub(super) static DOCS: LazyLock<EmbeddedFile> =
 
 const DOCS_HTML: &str = include_str!(concat!(env!("OUT_DIR"), "/docs.html"));
 
-/// The scripts, styles and images of the page.
-static FILES: LazyLock<Vec<NamedFile>> = LazyLock::new(|| {
-    files! {
-        "api.js"
-        "exact_json.js"
-        "confirm_dialog.js"
-        "channel.js"
-        "channels.js"
-        "chart.js"
-        "command_form.js"
-        "deadlines.js"
-        "docs.css"
-        "dom.js"
-        "flashes.js"
-        "format.js"
-        "frames.js"
-        "icon.svg"
-        "level_bars.js"
-        "limits.js"
-        "live.js"
-        "long_text.js"
-        "main.js"
-        "failure_text.js"
-        "overview.js"
-        "panels.js"
-        "phase.js"
-        "player.js"
-        "playground.js"
-        "publish_form.js"
-        "route.js"
-        "series.js"
-        "session.js"
-        "sessions.js"
-        "sign_in.js"
-        "style.css"
-        "tiles.js"
-        "timeline.js"
-        "wheel.js"
-        "wheel_card.js"
-    }
+/// The page with its scripts, styles and images, listed by the build script.
+static FILES: LazyLock<HashMap<&str, EmbeddedFile>> = LazyLock::new(|| {
+    let files: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
+    let file =
+        |&(name, bytes)| (name, EmbeddedFile::new(content_type(name).expect("its kind is known"), bytes));
+    files.iter().map(file).collect()
 });
 
 pub(super) fn find(name: &str) -> Option<&'static EmbeddedFile> {
-    FILES.iter().find(|(named, _)| *named == name).map(|(_, file)| file)
+    FILES.get(name)
 }
 
 fn content_type(name: &str) -> Option<&'static str> {
@@ -85,21 +36,11 @@ fn content_type(name: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::fs;
-
     use super::*;
 
-    /// Excludes subdirectories, which contain pictures for the README.
     #[test]
-    fn every_file_of_the_folder_is_in_the_binary() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/dashboard");
-        let entries = fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry"));
-        let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
-        let names: BTreeSet<_> = files.map(|file| file.file_name().into_string().expect("UTF-8")).collect();
-        let listed = FILES.iter().map(|(name, _)| (*name).to_owned()).chain(["index.html".to_owned()]);
-        assert_eq!(listed.collect::<BTreeSet<_>>(), names);
-        LazyLock::force(&INDEX);
+    fn every_file_has_a_known_kind() {
+        assert!(["index.html", "main.js", "docs.css", "icon.svg"].iter().all(|name| find(name).is_some()));
     }
 
     #[test]
