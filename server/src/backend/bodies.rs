@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::client::HookError;
+use super::hook::HookError;
 
 /// Body of a `connect` hook request, sent for a client that has no session yet. Fields that do not apply are
 /// omitted.

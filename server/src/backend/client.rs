@@ -1,4 +1,3 @@
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use encke_core::Timestamp;
@@ -9,11 +8,12 @@ use hyper::StatusCode;
 use hyper::header::HeaderName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use strum::VariantArray;
+use strum::VariantNames;
 use tokio::sync::oneshot;
 
 use super::bodies::parse_response;
 use super::breaker::{Breaker, BreakerPass};
+use super::hook::{HookCaller, HookError, HookKind, MAX_BODY_BYTES};
 use super::in_flight::{InFlight, InFlightPermit};
 use super::settings::BackendSettings;
 use crate::entropy::Entropy;
@@ -22,51 +22,10 @@ use crate::locks::Mutex;
 use crate::metrics::BackendMetrics;
 use crate::outbound::{OutboundClient, OutboundError, Target, headers};
 
-/// Maximum size of a request body and of a response body, in bytes.
-const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Maximum number of idle connections to the backend that are kept for later requests.
 const IDLE_CONNECTIONS: usize = 64;
-
-/// Kind of a hook request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
-pub(crate) enum HookKind {
-    /// Authenticates a client that connects.
-    Connect,
-    /// Authorises a subscription.
-    Subscribe,
-    /// Authorises a publish, and may change its data or its channel.
-    Publish,
-    /// Executes a remote procedure call from a client.
-    Call,
-}
-
-/// Party on whose behalf the backend is called. Each has its own limit on requests in flight.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum HookCaller {
-    /// Session with this number.
-    Session(u128),
-    /// Client at this address that has no session yet.
-    Address(IpAddr),
-}
-
-/// Why an action is denied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum HookError {
-    /// The backend denied the request.
-    #[error("{message}")]
-    Refused { code: Option<Box<str>>, message: String },
-    #[error("the backend is unavailable")]
-    Unavailable,
-    #[error("the backend did not answer in time (backend.timeout)")]
-    TimedOut,
-    #[error(
-        "too many backend requests are in flight (backend.max_in_flight, backend.max_in_flight_per_session)"
-    )]
-    Overloaded,
-    #[error("the request to the backend would be longer than {MAX_BODY_BYTES} bytes")]
-    TooLarge,
-}
+/// Outcome of a hook request without a [`HookError`], as a metric label.
+const ANSWERED: &str = "answered";
 
 /// Client of the operator's backend.
 #[derive(Debug)]
@@ -98,7 +57,7 @@ impl Backend {
             MAX_BODY_BYTES,
         );
         for (hook, _) in &settings.targets {
-            metrics.create_series(hook.into(), HookOutcome::VARIANTS.iter().map(Into::into));
+            metrics.create_series(hook.into(), HookError::VARIANTS.iter().copied().chain([ANSWERED]));
         }
         let breakers = settings.targets.iter().map(|(hook, _)| (*hook, Mutex::default())).collect();
         Self { settings, client, breakers, in_flight, metrics, timeouts, entropy, executor }
@@ -127,7 +86,7 @@ impl Backend {
         let (permit, admitted) = match begun {
             Ok(begun) => begun,
             Err(problem) => {
-                self.metrics.request_finished(hook.into(), HookOutcome::from(&problem).into());
+                self.metrics.request_finished(hook.into(), (&problem).into());
                 return std::future::ready(Err(problem)).boxed();
             }
         };
@@ -179,8 +138,8 @@ impl Backend {
                 })
             }
         };
-        let outcome = answer.as_ref().map_or_else(HookOutcome::from, |_| HookOutcome::Answered);
-        self.metrics.request_finished(hook.into(), outcome.into());
+        let outcome = answer.as_ref().map_or_else(Into::into, |_| ANSWERED);
+        self.metrics.request_finished(hook.into(), outcome);
         self.metrics.observe_duration(hook.into(), self.timeouts.clock().now().since(begun));
         answer
     }
@@ -253,28 +212,4 @@ enum HookFailure {
     Status(StatusCode),
     #[error("the backend's response is malformed")]
     Unreadable,
-}
-
-/// Outcome of a hook request, as a metric label.
-#[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
-#[strum(serialize_all = "snake_case")]
-enum HookOutcome {
-    Answered,
-    Refused,
-    Unavailable,
-    Timeout,
-    Overloaded,
-    TooLarge,
-}
-
-impl From<&HookError> for HookOutcome {
-    fn from(problem: &HookError) -> Self {
-        match problem {
-            HookError::Refused { .. } => Self::Refused,
-            HookError::Unavailable => Self::Unavailable,
-            HookError::TimedOut => Self::Timeout,
-            HookError::Overloaded => Self::Overloaded,
-            HookError::TooLarge => Self::TooLarge,
-        }
-    }
 }

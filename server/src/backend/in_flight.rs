@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::client::HookCaller;
+use super::hook::HookCaller;
 use crate::admission::network;
 use crate::locks::Mutex;
 use crate::metrics::BackendMetrics;

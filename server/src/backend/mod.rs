@@ -8,9 +8,11 @@
 mod bodies;
 mod breaker;
 mod client;
+mod hook;
 mod in_flight;
 mod settings;
 
 pub(crate) use bodies::{ConnectHookRequest, HookRequest, HookResponse};
-pub(crate) use client::{Backend, HookCaller, HookError, HookKind};
+pub(crate) use client::Backend;
+pub(crate) use hook::{HookCaller, HookError, HookKind};
 pub(crate) use settings::BackendSettings;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hyper::header::HeaderName;
 
-use super::HookKind;
+use super::hook::HookKind;
 use crate::outbound::{Secret, Target, Trust};
 
 /// Settings in the `[backend]` section.

@@ -1,0 +1,47 @@
+use std::net::IpAddr;
+
+/// Maximum size of a request body and of a response body, in bytes.
+pub(super) const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// Kind of a hook request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub(crate) enum HookKind {
+    /// Authenticates a client that connects.
+    Connect,
+    /// Authorises a subscription.
+    Subscribe,
+    /// Authorises a publish, and may change its data or its channel.
+    Publish,
+    /// Executes a remote procedure call from a client.
+    Call,
+}
+
+/// Party on whose behalf the backend is called. Each has its own limit on requests in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HookCaller {
+    /// Session with this number.
+    Session(u128),
+    /// Client at this address that has no session yet.
+    Address(IpAddr),
+}
+
+/// Why an action is denied. The names of the variants are labels of metrics.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum HookError {
+    /// The backend denied the request.
+    #[error("{message}")]
+    Refused { code: Option<Box<str>>, message: String },
+    #[error("the backend is unavailable")]
+    Unavailable,
+    #[error("the backend did not answer in time (backend.timeout)")]
+    #[strum(serialize = "timeout")]
+    TimedOut,
+    #[error(
+        "too many backend requests are in flight (backend.max_in_flight, backend.max_in_flight_per_session)"
+    )]
+    Overloaded,
+    #[error("the request to the backend would be longer than {MAX_BODY_BYTES} bytes")]
+    TooLarge,
+}
