@@ -26,7 +26,7 @@ use futures_util::future::{Either, select};
 use super::context::Context;
 use crate::auth::Operator;
 use sample::Sample;
-use server_info::ServerInfo;
+use server_info::server_info;
 
 pub(crate) use limits::limits;
 pub(crate) use state::{LimitSettings, Live, LiveSettings, WebhookLimit};
@@ -42,7 +42,7 @@ pub(super) fn view(
     if context.stop.is_cancelled() {
         return None;
     }
-    let about = encoding::server_event(&ServerInfo::to(operator, context));
+    let about = encoding::server_event(&server_info(operator, context));
     Some(context.live.feed.view(about, &context.client.timeouts))
 }
 
