@@ -36,7 +36,7 @@ pub(super) fn to_session(call: &ApiCall) -> Result<Reply, ApiError> {
     let session = find(call)?;
     let SendRequest { data } = parse_object(&call.body)?;
     check_length(&call.context, data)?;
-    let published = call.context.client.sessions.send_to_session(&session, &content(data)?)?;
+    let published = call.context.client.sessions.subscriptions.send_to_session(&session, &content(data)?)?;
     Ok(json(&PublishedPosition::of(&published)))
 }
 
@@ -49,13 +49,13 @@ pub(super) async fn to_user(call: ApiCall) -> Result<Reply, ApiError> {
     let sessions = &call.context.client.sessions;
     // Create the log before listing the sessions, so that a session created in the meantime is either in
     // the list or finds the log.
-    let log = sessions.user_log(&user)?;
-    let subscribe = |session: &SessionCell| sessions.subscribe_direct(session, &log).is_ok();
+    let log = sessions.subscriptions.user_log(&user)?;
+    let subscribe = |session: &SessionCell| sessions.subscriptions.subscribe_direct(session, &log).is_ok();
     let count = for_each_of(&call.context, &user, subscribe).await;
     if count == 0 {
         return Ok(json(&SendResponse { sessions: 0, position: None }));
     }
-    let published = sessions.send_direct(&log, &content)?;
+    let published = sessions.subscriptions.send_direct(&log, &content)?;
     Ok(json(&SendResponse { sessions: count, position: Some(PublishedPosition::of(&published)) }))
 }
 

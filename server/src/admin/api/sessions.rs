@@ -80,10 +80,11 @@ pub(super) fn list(call: &ApiCall) -> Result<Reply, ApiError> {
     {
         let wanted = limit - sessions.len();
         let (found, next) = match query.get("user") {
-            Some(user) => all.of_user(user, cursor, wanted),
-            None => all.registry().page(cursor, wanted),
+            Some(user) => all.table.of_user(user, cursor, wanted),
+            None => all.table.registry().page(cursor, wanted),
         };
-        let summaries = found.iter().map(|session| SessionSummary::from(&session.view(now, all.settings())));
+        let summaries =
+            found.iter().map(|session| SessionSummary::from(&session.view(now, all.lifecycle.settings())));
         sessions.extend(summaries.filter(|summary| phase.is_none_or(|phase| phase == summary.phase)));
         next_cursor = next;
         looked_at += found.len().max(1);
@@ -140,7 +141,7 @@ pub(super) fn moved() -> ApiError {
 
 pub(super) fn find(call: &ApiCall) -> Result<SessionHandle, ApiError> {
     let id = parse_id(&call.parameter)?;
-    let session = call.context.client.sessions.registry().get(id);
+    let session = call.context.client.sessions.table.registry().get(id);
     session.ok_or_else(|| unknown(id))
 }
 

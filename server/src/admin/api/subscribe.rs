@@ -51,7 +51,7 @@ pub(super) async fn subscribe(call: ApiCall) -> Result<Reply, ApiError> {
     let begin = since.map_or(StartPosition::Now, |SincePosition { epoch, offset }| {
         StartPosition::After(Since { epoch: epoch.into(), offset })
     });
-    let subscribed = client.sessions.subscribe_by_backend(&session, &name, &begin).await?;
+    let subscribed = client.sessions.subscriptions.subscribe_by_backend(&session, &name, &begin).await?;
     Ok(json(&SubscribeResponse {
         channel: name.as_str(),
         epoch: subscribed.channel.epoch(),
@@ -66,7 +66,7 @@ pub(super) fn unsubscribe(call: &ApiCall) -> Result<Reply, ApiError> {
     let client = &call.context.client;
     let UnsubscribeRequest { channel } = parse_object(&call.body)?;
     let name = ChannelName::new(&channel, client.settings.channel_name_bytes)?;
-    client.sessions.unsubscribe_by_backend(&session, &name)?;
+    client.sessions.subscriptions.unsubscribe_by_backend(&session, &name)?;
     Ok(no_content())
 }
 

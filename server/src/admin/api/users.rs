@@ -28,7 +28,7 @@ struct UserResponse {
 pub(super) async fn disconnect(call: ApiCall) -> Result<Reply, ApiError> {
     let user = user_of(&call)?;
     let each = |session: &SessionCell| {
-        call.context.client.sessions.handle(session, Input::Disconnect);
+        call.context.client.sessions.lifecycle.handle(session, Input::Disconnect);
         true
     };
     Ok(json(&UserResponse { sessions: for_each_of(&call.context, &user, each).await }))
@@ -45,7 +45,7 @@ pub(super) async fn revoke(call: ApiCall) -> Result<Reply, ApiError> {
     }
     let mut are_over = true;
     let each = |session: &SessionCell| {
-        client.sessions.handle(session, Input::Close(CloseReason::Kicked));
+        client.sessions.lifecycle.handle(session, Input::Close(CloseReason::Kicked));
         let has_moved = session.phase() == Phase::Moved;
         are_over &= !has_moved;
         !has_moved

@@ -10,7 +10,7 @@ use crate::auth::{Operator, Scope};
 pub(super) fn server_info(operator: &Operator, context: &Context) -> Value {
     let LiveSettings { started_at, bounds } = &context.live.settings;
     let scopes = [Scope::Read, Scope::Publish, Scope::Sessions].into_iter();
-    let timeouts = context.client.sessions.settings();
+    let timeouts = context.client.sessions.lifecycle.settings();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "started_at_ms": started_at.as_millis(),
