@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use super::Caller;
 use crate::auth::Auth;
 use crate::backend::{Backend, HookKind};
 use crate::issuer::Issuer;
@@ -25,20 +24,8 @@ impl Access {
         self.backend_for(HookKind::Connect).is_some()
     }
 
-    /// Whether [`Self::needs_async_auth`] can ever be true.
+    /// Whether [`Services::needs_async_auth`](super::Services) can ever be true.
     pub(crate) fn may_need_async_auth(&self) -> bool {
         self.issuer.is_some() || self.has_connect_hook()
-    }
-
-    /// Whether authenticating this client requires a request: to the backend, or to the issuer for a key that
-    /// is not yet known.
-    pub(crate) fn needs_async_auth(&self, caller: &Caller, token: Option<&str>) -> bool {
-        self.has_connect_hook() || self.issuer_of_unknown_key(caller, token).is_some()
-    }
-
-    /// Returns the issuer if this client's token may be signed with an issuer key that is not yet known.
-    pub(super) fn issuer_of_unknown_key(&self, caller: &Caller, token: Option<&str>) -> Option<&Issuer> {
-        let (issuer, token) = (self.issuer.as_deref()?, caller.token(token)?);
-        (caller.origin_allowed && issuer.may_have_key_for(token, &self.auth)).then_some(issuer)
     }
 }

@@ -60,7 +60,7 @@ impl Services {
         let AdmitRequest { identity, token, resume, seq, kind, dialect, delivery, only_resume } = request;
         let identity = match identity {
             Some(identity) => identity,
-            None => caller.identify(token.as_deref(), self).map_err(Refusal::Unidentified)?,
+            None => self.identify_caller(caller, token.as_deref()).map_err(Refusal::Unidentified)?,
         };
         if let Some(channel) =
             channels.iter().find(|channel| !identity.allows(Permission::Subscribe, channel.as_str()))

@@ -11,9 +11,22 @@ use super::{AdmitRequest, Caller, Services};
 use crate::admission::{RefusalReason, network};
 use crate::auth::{BackendClaims, Identity};
 use crate::backend::{ConnectHookRequest, HookCaller, HookError, HookKind};
+use crate::issuer::Issuer;
 use crate::session::Transport;
 
 impl Services {
+    /// Whether authenticating this client requires a request: to the backend, or to the issuer for a key that
+    /// is not yet known.
+    pub(crate) fn needs_async_auth(&self, caller: &Caller, token: Option<&str>) -> bool {
+        self.access.has_connect_hook() || self.issuer_of_unknown_key(caller, token).is_some()
+    }
+
+    /// Returns the issuer if this client's token may be signed with an issuer key that is not yet known.
+    fn issuer_of_unknown_key(&self, caller: &Caller, token: Option<&str>) -> Option<&Issuer> {
+        let (issuer, token) = (self.access.issuer.as_deref()?, caller.token(token)?);
+        (caller.origin_allowed && issuer.may_have_key_for(token, &self.access.auth)).then_some(issuer)
+    }
+
     /// Authenticates a client by its token, and then by calling the backend. A client that resumes its
     /// session keeps the identity of the session, unless the identity has expired. Therefore clients can
     /// resume while the backend is down.
@@ -24,10 +37,10 @@ impl Services {
     ) -> AuthDecision {
         let token = request.token.as_deref();
         let decide = |identity| AuthDecision { identity, only_resume: false };
-        if let Some(issuer) = self.access.issuer_of_unknown_key(caller, token) {
+        if let Some(issuer) = self.issuer_of_unknown_key(caller, token) {
             issuer.wait_for_refresh().await;
         }
-        let own = match caller.identify(token, self) {
+        let own = match self.identify_caller(caller, token) {
             Ok(own) => own,
             Err(code) => return decide(Err(code)),
         };

@@ -4,10 +4,7 @@ use encke_core::close::CloseCode;
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 
-use super::Services;
-use super::services::IdentifyError;
-use crate::admission::RefusalReason;
-use crate::auth::{Auth, AuthError, Identity, bearer};
+use crate::auth::{Auth, Identity, bearer};
 
 /// The parts of a request that concern its client, apart from the query.
 #[derive(Clone, Debug)]
@@ -18,7 +15,7 @@ pub(crate) struct Caller {
     /// Whether the client is not a web page, or is a page whose origin is allowed.
     pub(crate) origin_allowed: bool,
     /// Result of the asynchronous authentication, if there was one.
-    decision: Option<AuthDecision>,
+    pub(super) decision: Option<AuthDecision>,
 }
 
 /// The client's identity, or the close code that refuses it.
@@ -75,30 +72,6 @@ impl Caller {
     /// Whether a token was sent in the header.
     pub(crate) fn has_token(&self) -> bool {
         self.bearer.is_some()
-    }
-
-    /// Authenticates the client.
-    pub(crate) fn identify(&self, token: Option<&str>, services: &Services) -> AuthResult {
-        if let Some(AuthDecision { identity: who, .. }) = &self.decision {
-            return who.clone();
-        }
-        if !self.origin_allowed {
-            services.limits.refusals.record(
-                RefusalReason::Origin,
-                self.address,
-                "the origin is not in auth.origins",
-            );
-            return Err(CloseCode::Unauthorized);
-        }
-        services.identify(self.token(token), self.address).map_err(|error| {
-            services.limits.refusals.record(error.reason(), self.address, error);
-            match error {
-                // The token may be valid, so the client is asked to reconnect.
-                IdentifyError::TooManyBadSignatures | IdentifyError::KeysPending => CloseCode::Overloaded,
-                IdentifyError::BadToken(AuthError::Expired) => CloseCode::TokenExpired,
-                IdentifyError::BadToken(_) => CloseCode::Unauthorized,
-            }
-        })
     }
 }
 

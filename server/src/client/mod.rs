@@ -7,6 +7,7 @@ mod authenticate;
 pub(crate) mod bayeux;
 mod caller;
 mod greeting;
+mod identify;
 mod limits;
 mod partial_messages;
 mod refusal;
@@ -18,11 +19,12 @@ pub(crate) use admit::AdmitRequest;
 pub(crate) use attachment::Attachment;
 pub(crate) use caller::{AuthDecision, Caller};
 pub(crate) use greeting::{hello, unsubscribed};
+pub(crate) use identify::IdentifyError;
 pub(crate) use limits::SharedLimits;
 pub(crate) use partial_messages::PartialMessageSender;
 pub(crate) use refusal::Refusal;
 pub(crate) use retry::{goaway, retry_ms};
-pub(crate) use services::{ClientSettings, ConnectionParking, IdentifyError, Services, StalledComponent};
+pub(crate) use services::{ClientSettings, ConnectionParking, Services, StalledComponent};
 
 #[cfg(test)]
 mod delivery_time_tests;

@@ -1,11 +1,8 @@
 use std::sync::Arc;
 
-use encke_core::Timestamp;
 use encke_core::close::CloseCode;
 use tokio_util::sync::CancellationToken;
 
-use super::Services;
-use crate::admission::PartialMessage;
 use crate::session::{Mailbox, Signals};
 
 /// Sender of a partial message.
@@ -18,7 +15,7 @@ pub(crate) enum PartialMessageSender {
 }
 
 impl PartialMessageSender {
-    fn abort(self) {
+    pub(super) fn abort(self) {
         match self {
             Self::Connection(mailbox) => {
                 // A parked connection has no partial message, so only a task needs the signal.
@@ -27,22 +24,6 @@ impl PartialMessageSender {
                 }
             }
             Self::Request(token) => token.cancel(),
-        }
-    }
-}
-
-impl Services {
-    /// Records the size of a partial message. If all partial messages together are too large, some are
-    /// aborted, possibly including this one.
-    pub(crate) fn account_partial_message(
-        &self,
-        message: &PartialMessage<PartialMessageSender>,
-        bytes: usize,
-        now: Timestamp,
-    ) {
-        for sender in message.resize(bytes, now) {
-            self.metrics.connections.partial_message_closed();
-            sender.abort();
         }
     }
 }

@@ -61,7 +61,7 @@ impl<'a> SessionlessConnection<'a> {
             && let Some(wanted) = session_request::read(&request, &context.settings)
         {
             let caller = Caller::from_request(&request, address, &context.access.auth);
-            if context.access.needs_async_auth(&caller, wanted.token.as_deref()) {
+            if context.needs_async_auth(&caller, wanted.token.as_deref()) {
                 return self.authenticate_first((caller, wanted), request, peer, open_connection);
             }
         }

@@ -42,7 +42,7 @@ pub(super) async fn authenticate_caller(
     // Ignore an unreadable token: the reply to the handshake reports it.
     let token = message.token().ok().flatten();
     let token = token.as_deref().or(query_token);
-    if !services.access.needs_async_auth(caller, token) {
+    if !services.needs_async_auth(caller, token) {
         return caller.clone();
     }
     let token = token.map(ToOwned::to_owned);

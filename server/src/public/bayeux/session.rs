@@ -64,6 +64,8 @@ pub(super) fn identity(
             check_token(message, session, services)?;
             Ok(session.identity())
         }
-        token => caller.identify(token, services).map_err(|code| refusal_reply(message, code, services)),
+        token => {
+            services.identify_caller(caller, token).map_err(|code| refusal_reply(message, code, services))
+        }
     }
 }

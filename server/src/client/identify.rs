@@ -1,0 +1,100 @@
+//! Identification of clients by their tokens.
+
+use std::net::IpAddr;
+
+use encke_core::close::CloseCode;
+
+use super::caller::{AuthDecision, AuthResult};
+use super::{Caller, Services};
+use crate::admission::{RefusalReason, network};
+use crate::auth::{AuthError, Identity};
+use crate::channel::ChannelName;
+
+impl Services {
+    /// Returns the client's identity, which was determined before if it had to be requested.
+    ///
+    /// # Errors
+    /// Returns the close code that refuses the client, after counting and logging the refusal.
+    pub(crate) fn identify_caller(&self, caller: &Caller, token: Option<&str>) -> AuthResult {
+        if let Some(AuthDecision { identity, .. }) = &caller.decision {
+            return identity.clone();
+        }
+        let refusals = &self.limits.refusals;
+        if !caller.origin_allowed {
+            refusals.record(RefusalReason::Origin, caller.address, "the origin is not in auth.origins");
+            return Err(CloseCode::Unauthorized);
+        }
+        self.identify(caller.token(token), caller.address).map_err(|error| {
+            refusals.record(error.reason(), caller.address, error);
+            match error {
+                // The token may be valid, so the client is asked to reconnect.
+                IdentifyError::TooManyBadSignatures | IdentifyError::KeysPending => CloseCode::Overloaded,
+                IdentifyError::BadToken(AuthError::Expired) => CloseCode::TokenExpired,
+                IdentifyError::BadToken(_) => CloseCode::Unauthorized,
+            }
+        })
+    }
+
+    /// Identifies the owner of a token from this address. The token may have arrived when a connection was
+    /// opened, or in a message on it.
+    ///
+    /// # Errors
+    /// Returns [`IdentifyError`] if the token is rejected or cannot be checked. A bad signature counts
+    /// against the address.
+    pub(crate) fn identify(&self, token: Option<&str>, address: IpAddr) -> Result<Identity, IdentifyError> {
+        let (clock, network) = (self.timeouts.clock(), network(address));
+        if !self.limits.bad_signatures.has_room(&network, clock.now()) {
+            return Err(IdentifyError::TooManyBadSignatures);
+        }
+        let now = clock.unix_now();
+        let identity = self.access.auth.identify(token, now).and_then(|identity| {
+            self.sessions.revocations().check(&identity, now)?;
+            self.check_joins(&identity)?;
+            Ok(identity)
+        });
+        identity.map_err(|error| {
+            if error == AuthError::BadSignature {
+                self.limits.bad_signatures.try_count(&network, clock.now());
+            }
+            let may_be_known_soon = error.has_unknown_key()
+                && self.access.issuer.as_ref().is_some_and(|issuer| !issuer.ensure_fresh());
+            if may_be_known_soon { IdentifyError::KeysPending } else { IdentifyError::BadToken(error) }
+        })
+    }
+
+    /// Checks that sessions will be able to join the channels that their token names.
+    fn check_joins(&self, identity: &Identity) -> Result<(), AuthError> {
+        let bad = |problem| Err(AuthError::BadClaim { claim: "join", problem });
+        let max_name_bytes = self.settings.channel_name_bytes;
+        if identity.joins().count() > self.settings.max_subscriptions {
+            return bad("has more channels than limits.max_subscriptions");
+        }
+        if identity.joins().any(|name| ChannelName::new(name, max_name_bytes).is_err()) {
+            return bad("has an invalid channel name");
+        }
+        Ok(())
+    }
+}
+
+/// Why a client could not be identified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum IdentifyError {
+    /// The address has sent too many bad signatures, so this token was not checked.
+    #[error("limits.bad_signatures_per_second")]
+    TooManyBadSignatures,
+    /// The token's key may be one of the issuer's keys, which have not been fetched yet.
+    #[error("the issuer's keys are not available yet (auth.jwks): try again")]
+    KeysPending,
+    #[error(transparent)]
+    BadToken(#[from] AuthError),
+}
+
+impl IdentifyError {
+    pub(crate) fn reason(self) -> RefusalReason {
+        match self {
+            Self::TooManyBadSignatures => RefusalReason::TooManyBadSignatures,
+            Self::KeysPending => RefusalReason::IssuerKeys,
+            Self::BadToken(error) => RefusalReason::from(&error),
+        }
+    }
+}
