@@ -21,12 +21,13 @@ use {
 };
 
 use crate::auth::{self, Hosts};
+use crate::client::AdmitRequest;
 use crate::proxies::{Proxies, ProxyHeader};
 use crate::public::parse_query;
 use crate::session::ResumeToken;
+use crate::session::SessionRequest;
 use crate::snapshot;
 use crate::transport::sse;
-use crate::transport::websocket::ConnectParams;
 
 /// The id of a server-sent event, as sent by a reconnecting client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +72,8 @@ pub fn resume_token(text: &str) -> Option<String> {
 /// Parses the query of an upgrade. `None` if a value is malformed.
 #[must_use]
 pub fn upgrade_query(text: &str) -> Option<UpgradeQuery> {
-    let ConnectParams { resume, seq, token, dialect: Json { heartbeat } } = parse_query(text)?;
+    let (AdmitRequest { token, session: SessionRequest { resume, seq, .. } }, Json { heartbeat }) =
+        parse_query(text)?;
     Some(UpgradeQuery { resume, seq, token, pings_are_messages: heartbeat == Heartbeat::Message })
 }
 

@@ -1,46 +1,18 @@
 //! Admission of clients to sessions, for all transports and dialects.
 
-use encke_core::dialect::DialectName;
-use encke_core::session::{ConnectionKind, DeliveryMode};
-
 use super::{Caller, Refusal, Services};
 use crate::admission::{RefusalReason, network};
 use crate::auth::{Identity, Permission};
 use crate::channel::ChannelName;
 use crate::http::ApiError;
-use crate::session::{AttachRefusal, AttachRequest, Attached};
+use crate::session::{AttachRefusal, AttachRequest, Attached, SessionRequest};
 
 /// A client's request for a session.
+#[derive(PartialEq, Eq)]
 pub(crate) struct AdmitRequest {
-    /// The client's identity, if it is known already.
-    pub(crate) identity: Option<Identity>,
     /// Unverified JWT from the query, or from a message.
     pub(crate) token: Option<String>,
-    /// Unverified resume token.
-    pub(crate) resume: Option<String>,
-    /// Seq of the last message that the client has received.
-    pub(crate) seq: Option<u64>,
-    pub(crate) kind: ConnectionKind,
-    pub(crate) dialect: DialectName,
-    pub(crate) delivery: DeliveryMode,
-    /// Whether the request fails if the session cannot be resumed, instead of opening a new one.
-    pub(crate) only_resume: bool,
-}
-
-impl AdmitRequest {
-    /// Creates the request of an anonymous client for a new session.
-    pub(crate) fn new(kind: ConnectionKind, dialect: DialectName) -> Self {
-        Self {
-            identity: None,
-            token: None,
-            resume: None,
-            seq: None,
-            kind,
-            dialect,
-            delivery: DeliveryMode::AtLeastOnce,
-            only_resume: false,
-        }
-    }
+    pub(crate) session: SessionRequest,
 }
 
 impl Services {
@@ -53,15 +25,23 @@ impl Services {
     pub(crate) fn admit(
         &self,
         caller: &Caller,
-        request: AdmitRequest,
+        AdmitRequest { token, session }: AdmitRequest,
         channels: &[ChannelName],
         has_ended: impl Fn() -> bool,
     ) -> Result<Attached, Refusal> {
-        let AdmitRequest { identity, token, resume, seq, kind, dialect, delivery, only_resume } = request;
-        let identity = match identity {
-            Some(identity) => identity,
-            None => self.identify_caller(caller, token.as_deref()).map_err(Refusal::Unidentified)?,
-        };
+        let identity = self.identify_caller(caller, token.as_deref()).map_err(Refusal::Unidentified)?;
+        self.admit_identified(caller, identity, session, channels, has_ended)
+    }
+
+    /// Does the same as [`Self::admit`] for a client whose identity is known.
+    pub(crate) fn admit_identified(
+        &self,
+        caller: &Caller,
+        identity: Identity,
+        wanted: SessionRequest,
+        channels: &[ChannelName],
+        has_ended: impl Fn() -> bool,
+    ) -> Result<Attached, Refusal> {
         if let Some(channel) =
             channels.iter().find(|channel| !identity.allows(Permission::Subscribe, channel.as_str()))
         {
@@ -72,15 +52,10 @@ impl Services {
         let address = caller.address;
         let (network, now) = (network(address), self.timeouts.clock().now());
         let request = AttachRequest {
-            resume,
-            seq,
+            wanted: SessionRequest { only_resume: wanted.only_resume || caller.can_only_resume(), ..wanted },
             identity,
             address,
-            kind,
-            dialect,
-            delivery,
             can_open: self.limits.session_rates.has_room(&network, now),
-            only_resume: only_resume || caller.can_only_resume(),
         };
         match self.sessions.attach(&request, self.limits.permits.take(address), has_ended) {
             Ok(attached) => {

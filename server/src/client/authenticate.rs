@@ -47,11 +47,11 @@ impl Services {
         if !self.access.has_connect_hook() {
             return decide(Ok(own));
         }
-        if let Some(resume) = &request.resume {
-            if let Some(identity) = self.identity_to_resume(resume, request.seq, &own) {
+        if let Some(resume) = &request.session.resume {
+            if let Some(identity) = self.identity_to_resume(resume, request.session.seq, &own) {
                 return AuthDecision { identity: Ok(identity), only_resume: true };
             }
-            if request.only_resume {
+            if request.session.only_resume {
                 // The session no longer exists, and the client does not want a new one.
                 return decide(Ok(own));
             }
@@ -78,8 +78,8 @@ impl Services {
         let has_keys = self.access.auth.needs_token();
         let (names, cookies) = backend.forwarded_names();
         let hook_request = ConnectHookRequest {
-            transport: Transport::from(request.kind).into(),
-            dialect: request.dialect.into(),
+            transport: Transport::from(request.session.kind).into(),
+            dialect: request.session.dialect.into(),
             address,
             user: own.user(),
             token: caller.token(request.token.as_deref()).filter(|_| !has_keys),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::dialect::DialectName;
-use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat};
+use encke_core::session::{ConnectionKind, Heartbeat};
 use encke_timeouts::Timeouts;
 use encke_timeouts::clock::Clock;
 
@@ -18,7 +18,7 @@ use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks};
 use crate::executor::NoTasks;
 use crate::server::assembly;
-use crate::session::{AttachRequest, Attached};
+use crate::session::{AttachRequest, Attached, SessionRequest};
 
 /// Address of all clients in the tests.
 pub(crate) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -50,15 +50,14 @@ pub(crate) fn attach(services: &Services, resume: Option<String>) -> Attached {
 /// Like [`attach`], but for a client that reports the last message it has received.
 pub(crate) fn attach_after(services: &Services, resume: Option<String>, seq: Option<u64>) -> Attached {
     let request = AttachRequest {
-        resume,
-        seq,
+        wanted: SessionRequest {
+            resume,
+            seq,
+            ..SessionRequest::new(ConnectionKind::Stream(Heartbeat::Frame), DialectName::Json)
+        },
         identity: Identity::ANONYMOUS,
         address: ADDRESS,
-        kind: ConnectionKind::Stream(Heartbeat::Frame),
-        dialect: DialectName::Json,
-        delivery: DeliveryMode::AtLeastOnce,
         can_open: true,
-        only_resume: false,
     };
     let permit = services.limits.permits.take(ADDRESS);
     services.sessions.attach(&request, permit, || false).expect("a session")

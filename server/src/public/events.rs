@@ -17,13 +17,6 @@ use crate::transport::sse::{Accepted, END_EVENT_ID, EventId, write_farewell};
 const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Parameters of a client's request.
-struct StreamQuery {
-    query: Query,
-    /// Client's position in each channel, if known.
-    positions: Vec<Option<Since<'static>>>,
-}
-
 /// Attaches a request to its session, or returns the response to send instead. See
 /// [`Sessions::attach`](crate::session::Sessions::attach) for `has_ended`.
 pub(crate) fn accept<B>(
@@ -56,36 +49,35 @@ fn admit_stream<B>(
     has_ended: impl Fn() -> bool,
 ) -> Result<Accepted, Refusal> {
     services.check_origin(caller)?;
-    let StreamQuery { mut query, positions } = read(request, &services.settings)
+    let (Query { wanted, channels, last }, positions) = read(request, &services.settings)
         .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
-    let wanted = query.admit_request(ConnectionKind::Events);
-    let attached = services.admit(caller, wanted, &query.channels, has_ended)?;
-    let Query { channels, last, .. } = query;
+    let attached = services.admit(caller, wanted, &channels, has_ended)?;
     Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, last, positions })
 }
 
 /// Reads the query. An `EventSource` reconnects with its original query; the `Last-Event-ID` header says
-/// which events it has received.
-fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<StreamQuery, ApiError> {
-    let mut query = Query::read(request, settings)?;
-    let mut positions = Vec::new();
-    if let Some(id) = request.headers().get(LAST_EVENT_ID).and_then(|id| id.to_str().ok())
-        && let Some(id) = EventId::parse(id)
-    {
-        (query.resume, query.seq, positions) = (Some(id.token), Some(id.seq), id.positions);
-    }
-    if query.channels.is_empty() && query.resume.is_none() {
-        return Err(ApiError::bad_request("nothing to read: specify channels=a,b or a session to resume"));
-    }
-    Ok(StreamQuery { query, positions })
-}
-
-/// Reads the query of a request.
+/// which events it has received, and its position in each channel, if known.
 ///
 /// # Errors
 /// The query is invalid.
-pub(super) fn query<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Query, ApiError> {
-    read(request, settings).map(|stream_query| stream_query.query)
+pub(super) fn read<B>(
+    request: &Request<B>,
+    settings: &ClientSettings,
+) -> Result<(Query, Vec<Option<Since<'static>>>), ApiError> {
+    let mut query = Query::read(request, ConnectionKind::Events, settings)?;
+    let mut positions = Vec::new();
+    let session = &mut query.wanted.session;
+    if let Some(id) = request.headers().get(LAST_EVENT_ID).and_then(|id| id.to_str().ok())
+        && let Some(id) = EventId::parse(id)
+    {
+        (session.resume, session.seq, positions) = (Some(id.token), Some(id.seq), id.positions);
+    }
+    // An `EventSource` without channels would receive nothing in a new session.
+    session.only_resume = query.channels.is_empty();
+    if session.only_resume && session.resume.is_none() {
+        return Err(ApiError::bad_request("nothing to read: specify channels=a,b or a session to resume"));
+    }
+    Ok((query, positions))
 }
 
 /// Sends the client away with an event stream, because an `EventSource` treats any status but 200 as final.

@@ -53,17 +53,14 @@ fn admit_poll<B>(
     has_ended: impl Fn() -> bool,
 ) -> Result<Accepted<JsonResponseWriter>, Refusal> {
     services.check_origin(caller)?;
-    let mut query = Query::read(request, &services.settings)
+    let kind = ConnectionKind::Poll { hold: services.sessions.settings().poll_hold };
+    let Query { mut wanted, channels, last } = Query::read(request, kind, &services.settings)
         .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
-    // Respond immediately to a client without a session, so that it learns which session it has.
-    let hold = if query.resume.is_some() {
-        services.sessions.lifecycle.settings().poll_hold
-    } else {
-        Duration::ZERO
-    };
-    let wanted = query.admit_request(ConnectionKind::Poll { hold });
-    let attached = services.admit(caller, wanted, &query.channels, has_ended)?;
-    let Query { channels, last, .. } = query;
+    if wanted.session.resume.is_none() {
+        // Respond immediately to a client without a session, so that it learns which session it has.
+        wanted.session.kind = ConnectionKind::Poll { hold: Duration::ZERO };
+    }
+    let attached = services.admit(caller, wanted, &channels, has_ended)?;
     let mut headers = HeaderMap::new();
     cors::allow_origin(&mut headers, request.headers().get(ORIGIN));
     let headers = cors::lines(&headers);

@@ -7,17 +7,11 @@ use hyper::Request;
 use crate::channel::ChannelName;
 use crate::client::{AdmitRequest, ClientSettings};
 use crate::http::ApiError;
-use crate::transport::websocket::ConnectParams;
+use crate::session::SessionRequest;
 
 /// Query parameters of a client that cannot send commands over its connection.
-#[derive(Default)]
 pub(super) struct Query {
-    /// Unverified resume token.
-    pub(super) resume: Option<String>,
-    /// Seq of the last message that the client has received.
-    pub(super) seq: Option<u64>,
-    /// Unverified JWT.
-    pub(super) token: Option<String>,
+    pub(super) wanted: AdmitRequest,
     /// Channels to subscribe to.
     pub(super) channels: Vec<ChannelName>,
     /// Number of newest messages to send first, for each channel in which the client has no position.
@@ -25,64 +19,62 @@ pub(super) struct Query {
 }
 
 impl Query {
-    pub(super) fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Self, ApiError> {
-        let mut read = Self::default();
+    pub(super) fn read<B>(
+        request: &Request<B>,
+        kind: ConnectionKind,
+        settings: &ClientSettings,
+    ) -> Result<Self, ApiError> {
+        let (mut wanted, mut channels, mut last) = (admit_request(kind), Vec::new(), 0);
         for (name, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
             match &*name {
-                "resume" => read.resume = Some(value.into_owned()),
+                "resume" => wanted.session.resume = Some(value.into_owned()),
                 "seq" => {
                     let seq = value.parse().map_err(|_| ApiError::bad_request("seq must be a number"))?;
-                    read.seq = Some(seq);
+                    wanted.session.seq = Some(seq);
                 }
                 "last" => {
-                    let last = value.parse().map_err(|_| ApiError::bad_request("last must be a number"))?;
-                    read.last = last;
+                    last = value.parse().map_err(|_| ApiError::bad_request("last must be a number"))?;
                 }
-                "token" => read.token = Some(value.into_owned()),
+                "token" => wanted.token = Some(value.into_owned()),
                 "channels" => {
                     for text in value.split(',') {
                         let channel = ChannelName::new(text, settings.channel_name_bytes)
                             .map_err(|error| ApiError::bad_request(format!("channels: {error}")))?;
-                        read.channels.push(channel);
+                        channels.push(channel);
                     }
                 }
                 _ => {}
             }
         }
         let limit = settings.max_subscriptions;
-        if read.channels.len() > limit {
+        if channels.len() > limit {
             let message = format!("channels: too many for one session (limits.max_subscriptions = {limit})");
             return Err(ApiError::bad_request(message));
         }
-        Ok(read)
-    }
-
-    /// Returns the request for a session, with the tokens taken out of the query.
-    pub(super) fn admit_request(&mut self, kind: ConnectionKind) -> AdmitRequest {
-        AdmitRequest {
-            token: self.token.take(),
-            resume: self.resume.take(),
-            seq: self.seq,
-            // An `EventSource` without channels would receive nothing in a new session.
-            only_resume: kind == ConnectionKind::Events && self.channels.is_empty(),
-            ..AdmitRequest::new(kind, DialectName::Json)
-        }
+        Ok(Self { wanted, channels, last })
     }
 }
 
 /// Parses the query of an upgrade request. Returns `None` if a value is malformed. Unknown names are ignored.
-pub(crate) fn parse_query(query: &str) -> Option<ConnectParams<Json>> {
-    let mut wanted = ConnectParams::<Json>::default();
+pub(crate) fn parse_query(query: &str) -> Option<(AdmitRequest, Json)> {
+    let (mut wanted, mut dialect) =
+        (admit_request(ConnectionKind::Stream(Heartbeat::Frame)), Json::default());
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {
-            "resume" => wanted.resume = Some(value.into_owned()),
-            "seq" => wanted.seq = Some(value.parse().ok()?),
+            "resume" => wanted.session.resume = Some(value.into_owned()),
+            "seq" => wanted.session.seq = Some(value.parse().ok()?),
             "token" => wanted.token = Some(value.into_owned()),
-            "heartbeat" => wanted.dialect.heartbeat = heartbeat(&value)?,
+            "heartbeat" => dialect.heartbeat = heartbeat(&value)?,
             _ => {}
         }
     }
-    Some(wanted)
+    wanted.session.kind = ConnectionKind::Stream(dialect.heartbeat);
+    Some((wanted, dialect))
+}
+
+/// Creates the request of an anonymous client for a new session.
+fn admit_request(kind: ConnectionKind) -> AdmitRequest {
+    AdmitRequest { token: None, session: SessionRequest::new(kind, DialectName::Json) }
 }
 
 fn heartbeat(value: &str) -> Option<Heartbeat> {
@@ -99,16 +91,18 @@ mod tests {
 
     #[test]
     fn a_query_is_read() {
-        let read =
+        let (wanted, dialect) =
             parse_query("resume=s_a%2Eb&seq=7&token=a.b.c&heartbeat=message&x=y").expect("a valid query");
-        let expected = ConnectParams {
+        let session = SessionRequest {
             resume: Some("s_a.b".into()),
             seq: Some(7),
-            token: Some("a.b.c".into()),
-            dialect: Json { heartbeat: Heartbeat::Message },
+            ..SessionRequest::new(ConnectionKind::Stream(Heartbeat::Message), DialectName::Json)
         };
-        assert!(read == expected);
-        assert!(parse_query("") == Some(ConnectParams::default()));
+        assert!(wanted == AdmitRequest { token: Some("a.b.c".into()), session });
+        assert_eq!(dialect.heartbeat, Heartbeat::Message);
+        let (wanted, dialect) = parse_query("").expect("a valid query");
+        assert!(wanted == admit_request(ConnectionKind::Stream(Heartbeat::Frame)));
+        assert_eq!(dialect.heartbeat, Heartbeat::Frame);
     }
 
     #[test]

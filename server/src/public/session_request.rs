@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use encke_core::dialect::DialectName;
-use encke_core::session::{ConnectionKind, Heartbeat};
+use encke_core::session::ConnectionKind;
 use hyper::header::UPGRADE;
 use hyper::{Method, Request};
 
 use super::events;
 use super::query::{Query, parse_query};
 use crate::client::{AdmitRequest, ClientSettings};
-use crate::transport::websocket::ConnectParams;
 
 /// Reads a request for a session. Returns `None` if the request is invalid or opens no session. Bayeux
 /// clients open sessions with messages instead.
@@ -20,15 +18,13 @@ pub(super) fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Option
     }
     match request.uri().path() {
         "/ws" if request.headers().contains_key(UPGRADE) => {
-            let ConnectParams { resume, seq, token, .. } =
-                parse_query(request.uri().query().unwrap_or_default())?;
-            let kind = ConnectionKind::Stream(Heartbeat::Frame);
-            Some(AdmitRequest { token, resume, seq, ..AdmitRequest::new(kind, DialectName::Json) })
+            Some(parse_query(request.uri().query().unwrap_or_default())?.0)
         }
-        "/events" => Some(events::query(request, settings).ok()?.admit_request(ConnectionKind::Events)),
-        "/poll" => Some(
-            Query::read(request, settings).ok()?.admit_request(ConnectionKind::Poll { hold: Duration::ZERO }),
-        ),
+        "/events" => Some(events::read(request, settings).ok()?.0.wanted),
+        "/poll" => {
+            let kind = ConnectionKind::Poll { hold: Duration::ZERO };
+            Some(Query::read(request, kind, settings).ok()?.wanted)
+        }
         _ => None,
     }
 }

@@ -18,7 +18,11 @@ mod subscriptions;
 mod table;
 mod transport;
 
-pub(crate) use channels::{Channel, Channels, SessionLogs, SessionOutbox};
+pub(crate) use attach::{AttachRefusal, AttachRequest, Attached, SessionRequest};
+pub(crate) use cell::{SessionCell, SessionHandle, SessionLookup, SessionRef, Transport};
+pub(crate) use command_source::{ClientInput, CommandSource};
+pub(crate) use delivery::{Backlog, DeliveryBatch, DeliveryWriter, SessionOutbox, take_batch};
+pub(crate) use direct_messages::DirectMessageError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;
 pub use id::SessionId;

@@ -10,8 +10,8 @@ use super::session::{RefusalReply, identity, refusal_reply};
 use crate::admission::{BrowserId, BrowserPoll, Browsers};
 use crate::auth::Identity;
 use crate::client::bayeux::advice;
-use crate::client::{AdmitRequest, Caller, Services};
-use crate::session::{Attached, SessionCell};
+use crate::client::{Caller, Services};
+use crate::session::{Attached, SessionCell, SessionRequest};
 
 /// Kind of a WebSocket connection, which the server pings with frames.
 pub(super) const WEBSOCKET: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);
@@ -120,15 +120,14 @@ fn attach(
     has_ended: impl Fn() -> bool,
     services: &Services,
 ) -> Result<Attached, RefusalReply> {
-    let request = AdmitRequest {
-        identity: Some(identity),
+    let wanted = SessionRequest {
         resume: Some(session.resume_token().expose().to_string()),
         seq: acknowledged,
         delivery: if acknowledged.is_some() { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
         only_resume: true,
-        ..AdmitRequest::new(kind, Bayeux::NAME)
+        ..SessionRequest::new(kind, Bayeux::NAME)
     };
     services
-        .admit(caller, request, &[], has_ended)
+        .admit_identified(caller, identity, wanted, &[], has_ended)
         .map_err(|refusal| refusal.connect_reply(message.reply_to().reply(), session, services).to_json())
 }

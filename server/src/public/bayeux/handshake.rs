@@ -9,7 +9,7 @@ use hyper::header::HeaderMap;
 use super::session::RefusalReply;
 use crate::client::bayeux::advice;
 use crate::client::{AdmitRequest, Attachment, Caller, Services};
-use crate::session::Attached;
+use crate::session::{Attached, SessionRequest};
 
 /// Connection types. `cross-origin-long-polling` is what Faye's client calls forms that a page sends to
 /// another origin.
@@ -46,7 +46,7 @@ pub(super) async fn authenticate_caller(
         return caller.clone();
     }
     let token = token.map(ToOwned::to_owned);
-    let request = AdmitRequest { token, ..AdmitRequest::new(kind, Bayeux::NAME) };
+    let request = AdmitRequest { token, session: SessionRequest::new(kind, Bayeux::NAME) };
     let decision = services.authenticate((caller, headers), &request).await;
     caller.clone().with_decision(Some(decision))
 }
@@ -75,8 +75,10 @@ pub(super) fn open(
     let acknowledges = handshake.acknowledges;
     let request = AdmitRequest {
         token: token.as_deref().or(query_token).map(ToOwned::to_owned),
-        delivery: if acknowledges { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
-        ..AdmitRequest::new(kind, Bayeux::NAME)
+        session: SessionRequest {
+            delivery: if acknowledges { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
+            ..SessionRequest::new(kind, Bayeux::NAME)
+        },
     };
     let attached = services
         .admit(caller, request, &[], || false)

@@ -9,8 +9,74 @@ use super::attach_request::{AttachRefusal, AttachRequest, Attached};
 use super::sessions::Sessions;
 use crate::admission::Permit;
 use crate::auth::Identity;
-use crate::session::id::{ResumeSecret, ResumeToken, SessionId};
-use crate::session::table::{Mailbox, PollAdvice, SessionCell, SessionHandle, SessionState, token_deadline};
+use crate::channel::ChannelName;
+
+/// The session that a client asks for, and its connection.
+#[derive(PartialEq, Eq)]
+pub(crate) struct SessionRequest {
+    /// Resume token from the client, not verified yet.
+    pub(crate) resume: Option<String>,
+    /// Seq of the last message that the client has received, if reported.
+    pub(crate) seq: Option<u64>,
+    pub(crate) kind: ConnectionKind,
+    pub(crate) dialect: DialectName,
+    /// Messages that a client is assumed to have received if it sends no `seq`.
+    pub(crate) delivery: DeliveryMode,
+    /// Whether the request fails if the session cannot be resumed, instead of opening a new one.
+    pub(crate) only_resume: bool,
+}
+
+impl SessionRequest {
+    /// Creates the request for a new session.
+    pub(crate) fn new(kind: ConnectionKind, dialect: DialectName) -> Self {
+        let delivery = DeliveryMode::AtLeastOnce;
+        Self { resume: None, seq: None, kind, dialect, delivery, only_resume: false }
+    }
+}
+
+/// A request to attach a connection to a session.
+pub(crate) struct AttachRequest {
+    pub(crate) wanted: SessionRequest,
+    pub(crate) identity: Identity,
+    pub(crate) address: IpAddr,
+    /// Whether the address is below its rate limit for new sessions.
+    pub(crate) can_open: bool,
+}
+
+/// A connection that is attached to a session.
+pub(crate) struct Attached {
+    pub(crate) session: SessionHandle,
+    /// Whether the session is the one that the client asked to resume.
+    pub(crate) recovered: bool,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) transport: Transport,
+    pub(crate) dialect: DialectName,
+    /// Channels that were unsubscribed because the client's new token no longer allows them.
+    pub(crate) revoked: Vec<ChannelName>,
+}
+
+/// Why a connection was not given a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttachRefusal {
+    /// The limit on all connections, or on the connections of one address, is reached.
+    TooManyConnections,
+    /// The limit on sessions is reached.
+    TooManySessions,
+    /// The address opens new sessions too fast.
+    TooManyNewSessions,
+    /// The server is shutting down, and its sessions end.
+    Draining,
+    /// The server is shutting down, and its sessions continue in the next process.
+    Moved,
+    /// The session belongs to another user.
+    WrongUser,
+    /// The session no longer exists, and the request does not allow opening a new one.
+    SessionGone,
+    /// The session ended with this code while it had no connection, and its client has not been notified yet.
+    Ended(CloseCode),
+    /// The connection has already ended, and its client is connected over a newer one.
+    AlreadyReconnected,
+}
 
 impl Sessions {
     /// Attaches a connection to the session it asks for, or to a new one. A connection without a permit may
@@ -39,18 +105,18 @@ impl Sessions {
         let mailbox = Arc::new(Mailbox::new(id, request.address, now, permit));
         let attach = Attach {
             connection: id,
-            kind: request.kind,
-            seq: request.seq,
-            delivery: request.delivery,
+            kind: request.wanted.kind,
+            seq: request.wanted.seq,
+            delivery: request.wanted.delivery,
             token_expires: request.identity.expires().map(|expires| token_deadline(expires, clock, now)),
             entropy: self.entropy.number(),
         };
         let attached = |session: SessionHandle, recovered, mailbox: Arc<Mailbox>, revoked| {
             mailbox.set_session(session.reference());
-            let (transport, dialect) = (request.kind.into(), request.dialect);
+            let (transport, dialect) = (request.wanted.kind.into(), request.wanted.dialect);
             Attached { session, recovered, mailbox, transport, dialect, revoked }
         };
-        if let Some(offered) = &request.resume {
+        if let Some(offered) = &request.wanted.resume {
             let token = ResumeToken::parse(offered);
             let resumed = match &token {
                 Some(token) => self.resume(token, attach, request, &mailbox, &has_ended)?,
@@ -63,14 +129,12 @@ impl Sessions {
             }
             // Keep the entry if this close code might not reach the client: its connection may have ended,
             // and a Bayeux client may have another message in flight.
-            let can_notify = request.dialect != DialectName::Bayeux && !has_ended();
-            let close_code = |token| {
-                if can_notify { self.lifecycle.ended.take(token) } else { self.lifecycle.ended.get(token) }
-            };
+            let can_notify = request.wanted.dialect != DialectName::Bayeux && !has_ended();
+            let close_code = |token| if can_notify { self.ended.take(token) } else { self.ended.get(token) };
             if let Some(code) = token.as_ref().and_then(close_code) {
                 return Err(AttachRefusal::Ended(code));
             }
-            if request.only_resume {
+            if request.wanted.only_resume {
                 // If a drain has begun in the meantime, it may be the reason for the session's end.
                 return Err(if self.is_draining() {
                     self.draining_refusal()
@@ -131,8 +195,8 @@ impl Sessions {
                 mailbox.ensure_permit(|| state.take_permit());
                 mailbox.set_start_seq(state.machine.outbox().sent());
                 state.mailbox = Some(Arc::clone(mailbox));
-                state.transport = request.kind.into();
-                state.dialect = request.dialect;
+                state.transport = request.wanted.kind.into();
+                state.dialect = request.wanted.dialect;
                 state.identity = request.identity.clone();
             }
             Ok(accepted)
@@ -161,8 +225,8 @@ impl Sessions {
         let state = SessionState {
             machine,
             mailbox: Some(Arc::clone(mailbox)),
-            transport: request.kind.into(),
-            dialect: request.dialect,
+            transport: request.wanted.kind.into(),
+            dialect: request.wanted.dialect,
             poll_advice: PollAdvice::default(),
             identity: request.identity.clone(),
             parked: None,
@@ -253,15 +317,15 @@ mod tests {
         let (sessions, permits) = (sessions(), Permits::new(1, usize::MAX));
         let address = std::net::IpAddr::from([127, 0, 0, 1]);
         let request = |resume, seq| AttachRequest {
-            resume,
-            seq,
+            wanted: SessionRequest {
+                resume,
+                seq,
+                only_resume: true,
+                ..SessionRequest::new(ConnectionKind::Events, DialectName::Json)
+            },
             identity: Identity::ANONYMOUS,
             address,
-            kind: ConnectionKind::Events,
-            dialect: DialectName::Json,
-            delivery: DeliveryMode::AtLeastOnce,
             can_open: true,
-            only_resume: true,
         };
         let attach = |request| sessions.attach(&request, permits.take(address), || false);
         let first = attach(request(None, None)).expect("the first connection");

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::TextSink;
-use encke_core::session::ConnectionKind;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, OptionFuture};
 
@@ -27,23 +26,11 @@ use protocol::{WebSocket, write_farewell};
 pub(crate) use bayeux::BayeuxSocket;
 pub(crate) use sessionless::{SessionlessSocket, SocketEnd};
 
-/// Parameters of a client's connection request.
-#[derive(Default, PartialEq, Eq)]
-pub(crate) struct ConnectParams<D> {
-    /// Unverified resume token.
-    pub(crate) resume: Option<String>,
-    /// Seq of the last message that the client has received.
-    pub(crate) seq: Option<u64>,
-    /// Unverified JWT.
-    pub(crate) token: Option<String>,
-    pub(crate) dialect: D,
-}
-
 /// An upgrade request that is answered with 101.
 pub(crate) struct Upgrade<D> {
     pub(crate) caller: Caller,
-    /// `None` if the query was malformed.
-    pub(crate) wanted: Option<ConnectParams<D>>,
+    /// The requested session, and the dialect as requested. `None` if the query was malformed.
+    pub(crate) wanted: Option<(AdmitRequest, D)>,
     /// Held until the socket is closed.
     pub(crate) open_connection: OpenConnection,
     /// First output: the 101, unless hyper has written it.
@@ -172,11 +159,11 @@ async fn open<S: Socket, D: WebSocketDialect>(
 
 fn attach<D: WebSocketDialect>(
     caller: &Caller,
-    wanted: Option<ConnectParams<D>>,
+    wanted: Option<(AdmitRequest, D)>,
     socket: &impl Socket,
     services: &Services,
 ) -> Result<(Attached, D), CloseCode> {
-    let Some(ConnectParams { resume, seq, token, dialect }) = wanted else {
+    let Some((request, dialect)) = wanted else {
         services.limits.refusals.record(
             RefusalReason::Query,
             caller.address,
@@ -184,8 +171,6 @@ fn attach<D: WebSocketDialect>(
         );
         return Err(CloseCode::ProtocolError);
     };
-    let kind = ConnectionKind::Stream(dialect.heartbeat());
-    let request = AdmitRequest { token, resume, seq, ..AdmitRequest::new(kind, D::NAME) };
     let attached = services.admit(caller, request, &[], || socket.is_closed_by_peer());
     attached.map(|attached| (attached, dialect)).map_err(|refusal| refusal.close_code())
 }
@@ -213,6 +198,7 @@ mod tests {
     use crate::events::{HookSink, NoHooks};
     use crate::executor::{Runtime, yield_now};
     use crate::parking::{AnyPoller, IdleQueue, Pollers};
+    use crate::public::parse_query;
     use crate::server::assembly;
 
     /// Services for connections, except that the poller rejects sockets and the clock does not advance.
@@ -249,7 +235,7 @@ mod tests {
             let request = Request::new(());
             let upgrade = Upgrade {
                 caller: Caller::from_request(&request, peer.ip(), &context.access.auth),
-                wanted: Some(ConnectParams::<Json>::default()),
+                wanted: parse_query(""),
                 open_connection: OpenConnections::default().enter(None),
                 answer: Vec::new(),
             };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use encke_core::close::CloseReason;
 use encke_core::dialect::{DialectName, StartPosition};
 use encke_core::message::ContentKind;
-use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat, Input};
+use encke_core::session::{ConnectionKind, Heartbeat, Input};
 use encke_timeouts::Timeouts;
 use encke_timeouts::clock::{Clock, SimulatedTime, UnixTime};
 use futures_util::FutureExt;
@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 
 use super::CommandSource;
 use super::join_leave::MAX_QUEUED;
+use super::{AttachRequest, CommandSource, SessionHandle, SessionRequest};
 use crate::auth::{Grant, Permission};
 use crate::channel::{ChannelName, HistoryPart};
 use crate::client;
@@ -109,15 +110,13 @@ impl JoinLeaveWorld {
         let now = self.services.timeouts.clock().unix_now();
         let identity = self.services.access.auth.identify(Some(&token), now).expect("it was just signed");
         let request = AttachRequest {
-            resume,
-            seq: None,
+            wanted: SessionRequest {
+                resume,
+                ..SessionRequest::new(ConnectionKind::Stream(Heartbeat::Frame), DialectName::Json)
+            },
             identity,
             address: ADDRESS,
-            kind: ConnectionKind::Stream(Heartbeat::Frame),
-            dialect: DialectName::Json,
-            delivery: DeliveryMode::AtLeastOnce,
             can_open: true,
-            only_resume: false,
         };
         let permit = self.services.limits.permits.take(ADDRESS);
         self.services.sessions.attach(&request, permit, || false).expect("a session")
