@@ -2,46 +2,44 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, select};
-use tokio::io::{AsyncRead, AsyncWrite};
-
 use super::active::Connection;
 use super::end_of_stream::end_stream;
 use super::pending_write::PendingWrite;
 use super::protocol::{Ending, Protocol};
 use super::socket::Socket;
 use crate::client::Services;
+use futures_util::future::{BoxFuture, select};
 
 /// Ends a connection that its session no longer uses.
 pub(super) fn close<S: Socket, P: Protocol<S>>(
     connection: Connection<S, P>,
     ending: Ending,
 ) -> BoxFuture<'static, ()> {
-    let Connection { socket, mut out, attachment, protocol, .. } = connection;
-    let socket = socket.into_inner();
+    let Connection { socket, out, attachment, protocol, .. } = connection;
     // Detach early: the session has already released this connection, and another one may use the permit.
     let services = Arc::clone(&attachment.services);
     drop(attachment);
-    match ending {
-        Ending::Close(code) => P::write_farewell(code, &services, &mut out.bytes),
-        Ending::ClosedByPeer(code) => P::write_close_reply(code, &mut out.bytes),
-        Ending::Lost | Ending::Released => {}
-    }
     Box::pin(async move {
-        close_socket(socket, out, &services).await;
+        close_socket::<S, P>(socket.into_parts().0, out, ending, &services).await;
         // A shutdown waits for the socket until here.
         drop(protocol);
     })
 }
 
-/// Sends the rest of the output and the end of our stream. Input is discarded until the peer ends its own
-/// stream, or the close timeout expires. Closing the socket with unread bytes in it would send a reset, which
-/// may overtake the output.
-pub(crate) async fn close_socket(
-    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+/// Sends the rest of the output, what the protocol says at this ending, and the end of our stream. Input is
+/// discarded until the peer ends its own stream, or the close timeout expires. Closing the socket with unread
+/// bytes in it would send a reset, which may overtake the output.
+pub(crate) async fn close_socket<S: Socket, P: Protocol<S>>(
+    mut socket: S,
     mut out: PendingWrite,
+    ending: Ending,
     services: &Services,
 ) {
+    match ending {
+        Ending::Close(code) => P::write_farewell(code, services, &mut out.bytes),
+        Ending::ClosedByPeer(code) => P::write_close_reply(code, &mut out.bytes),
+        Ending::Lost | Ending::Released => return,
+    }
     let timeout = pin!(services.closing_elapsed());
     let closing = pin!(async {
         let written = out.is_empty() || poll_fn(|task| out.poll_write(task, &mut socket)).await.is_ok();

@@ -1,24 +1,17 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{self, Poll};
-use std::time::Duration;
 
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncWrite, ReadBuf};
 
-use super::progress::{Checkpoint, TooSlow};
 use super::socket::Socket;
 use crate::client::Attachment;
-
-/// Granularity of the kernel's acknowledgement times, which follow its timer interrupt.
-const ACK_TIME_GRANULARITY: Duration = Duration::from_millis(20);
 
 /// A socket that counts the bytes it has sent, to find out which of them the peer has acknowledged.
 pub(crate) struct CountedSocket<S> {
     socket: S,
     counters: SendCounters,
-    /// Progress of the peer while the last ping is queued behind data.
-    ping_progress: Option<Box<Checkpoint>>,
 }
 
 /// Counts of the bytes that the kernel has accepted.
@@ -47,26 +40,9 @@ impl SendCounters {
     }
 }
 
-/// State of an overdue ping, as reported by the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PingFate {
-    /// Bytes were received from the peer.
-    Answered,
-    /// The peer's kernel has acknowledged the ping, but no answer has arrived.
-    Arrived,
-    /// The ping is queued behind data that the peer is still receiving.
-    Delayed,
-    /// The ping is in flight, and the peer's kernel acknowledges nothing.
-    Lost,
-}
-
 impl<S: Socket> CountedSocket<S> {
     pub(super) fn new(socket: S, counters: SendCounters) -> Self {
-        Self { socket, counters, ping_progress: None }
-    }
-
-    pub(super) fn into_inner(self) -> S {
-        self.socket
+        Self { socket, counters }
     }
 
     /// Returns the socket, and the counters from which to continue.
@@ -76,7 +52,7 @@ impl<S: Socket> CountedSocket<S> {
 
     /// Whether the socket can be used without a task.
     pub(super) fn can_park(&self) -> bool {
-        self.socket.can_park() && self.ping_progress.is_none()
+        self.socket.can_park()
     }
 
     /// Whether there is nothing to read, not even the end of the stream.
@@ -98,37 +74,14 @@ impl<S: Socket> CountedSocket<S> {
         self.socket.unacknowledged()
     }
 
+    /// Whether the peer's kernel has acknowledged the last ping, given this number of unacknowledged bytes.
+    pub(super) fn has_ping_arrived(&self, unacknowledged: u64) -> bool {
+        self.counters.has_ping_arrived(unacknowledged)
+    }
+
     /// Records that the kernel has just accepted a ping.
     pub(super) fn ping_sent(&mut self) {
         self.counters.ping_sent();
-        self.ping_progress = None;
-    }
-
-    /// Queries the kernel about the last ping. The kernel may hold bytes that the runtime does not know of
-    /// yet.
-    pub(super) fn ping_fate(&mut self, attachment: &Attachment) -> Result<PingFate, TooSlow> {
-        let services = &attachment.services;
-        let pong_timeout = services.sessions.lifecycle.settings().pong_timeout;
-        if self.socket.has_unread_bytes() {
-            attachment.note_received();
-            return Ok(PingFate::Answered);
-        }
-        let unacknowledged = self.unacknowledged();
-        if self.counters.has_ping_arrived(unacknowledged.bytes) {
-            return Ok(PingFate::Arrived);
-        }
-        if unacknowledged.in_flight && unacknowledged.silent_for + ACK_TIME_GRANULARITY >= pong_timeout {
-            return Ok(PingFate::Lost);
-        }
-        // A peer whose buffers are full is slow, not dead. The checkpoint limits how slow it may be.
-        let now = services.timeouts.clock().now();
-        let mut checkpoint = match self.ping_progress.take() {
-            Some(checkpoint) => checkpoint,
-            None => Box::new(Checkpoint::new(now, self)),
-        };
-        checkpoint.advance(now, self, &services.settings)?;
-        self.ping_progress = Some(checkpoint);
-        Ok(PingFate::Delayed)
     }
 
     fn note_sent(&mut self, taken: usize) {

@@ -26,7 +26,7 @@ mod task;
 mod tcp;
 mod write_hold;
 
-pub(crate) use active::Connection;
+pub(crate) use active::{Connection, Parkable};
 pub(crate) use closing::close_socket;
 pub(crate) use end_of_stream::end_stream;
 #[cfg(test)]

@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use encke_core::Timestamp;
 
-use super::active::Connection;
+use super::active::{Connection, Parkable};
 use super::counted_socket::{CountedSocket, SendCounters};
 use super::pending_write::PendingWrite;
-use super::protocol::Protocol;
 use super::socket::{ParkedSocket, Socket};
 use crate::client::{Attachment, Services};
 use crate::parking::{ParkBackoff, ParkedSince};
@@ -41,8 +40,8 @@ thread_local! {
 }
 
 /// Parks a connection. The calling task finishes afterwards.
-pub(super) fn park<S: Socket, P: Protocol<S>>(connection: Connection<S, P>) {
-    let (socket, attachment, backoff, protocol) = connection.into_parked_parts();
+pub(super) fn park<S: Socket, P: Parkable<S>>(connection: Connection<S, P>) {
+    let Connection { socket, attachment, backoff, protocol, .. } = connection;
     let (socket, written) = socket.into_parts();
     let socket = match socket.park() {
         Ok(socket) => socket,
@@ -62,7 +61,7 @@ pub(super) fn park<S: Socket, P: Protocol<S>>(connection: Connection<S, P>) {
         parked_since,
         mailbox: mailbox.to_parked(),
         services,
-        protocol,
+        protocol: protocol.park(),
     };
     sessions.lifecycle.park(&session, mailbox, Box::new(connection));
 }
@@ -80,7 +79,7 @@ struct TasklessConnection<S: Socket, P> {
     protocol: P,
 }
 
-impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
+impl<S: Socket, P: Parkable<S>> TasklessConnection<S, P> {
     /// Whether the peer's kernel has acknowledged the last ping.
     fn has_ping_arrived(&self) -> bool {
         self.socket
@@ -141,7 +140,7 @@ impl<S: Socket, P: Protocol<S>> TasklessConnection<S, P> {
     }
 }
 
-impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
+impl<S: Socket, P: Parkable<S>> ParkedConnection for TasklessConnection<S, P> {
     fn mailbox(&self) -> &ParkedMailbox {
         &self.mailbox
     }
@@ -239,10 +238,8 @@ impl<S: Socket, P: Protocol<S>> ParkedConnection for TasklessConnection<S, P> {
                 let PendingWork { read, unwritten, published_at, ping, .. } = work;
                 let socket = CountedSocket::new(socket, written);
                 let out = PendingWrite::from_parked(unwritten, published_at);
-                let connection = Connection::on(socket, attachment, protocol, read)
-                    .with_backoff(backoff)
-                    .sending(out)
-                    .pinging(ping);
+                let connection =
+                    Connection { backoff, out, ping, ..Connection::on(socket, attachment, protocol, read) };
                 runtime.spawn(P::run(connection));
             }
             Err(error) => attachment.log_socket_refused(&error),

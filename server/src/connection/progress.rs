@@ -2,11 +2,16 @@
 //! when a deadline is due. The number of bytes that our kernel accepts says little, since it accepts them in
 //! large pieces.
 
+use std::time::Duration;
+
 use encke_core::Timestamp;
 
 use super::Socket;
 use super::counted_socket::CountedSocket;
-use crate::client::ClientSettings;
+use crate::client::{Attachment, ClientSettings};
+
+/// Granularity of the kernel's acknowledgement times, which follow its timer interrupt.
+const ACK_TIME_GRANULARITY: Duration = Duration::from_millis(20);
 
 /// How much a peer had acknowledged at a point in time.
 #[derive(Clone, Copy, Debug)]
@@ -55,4 +60,55 @@ impl Checkpoint {
 #[expect(clippy::cast_possible_truncation, reason = "the kernel holds far less than 4 GiB")]
 fn acknowledged(socket: &CountedSocket<impl Socket>, unacknowledged: u64) -> u32 {
     socket.sent().wrapping_sub(unacknowledged as u32)
+}
+
+/// State of an overdue ping, as reported by the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PingFate {
+    /// Bytes were received from the peer.
+    Answered,
+    /// The peer's kernel has acknowledged the ping, but no answer has arrived.
+    Arrived,
+    /// The ping is queued behind data that the peer is still receiving.
+    Delayed,
+    /// The ping is in flight, and the peer's kernel acknowledges nothing.
+    Lost,
+}
+
+/// Progress of the peer while the last ping is queued behind data.
+#[derive(Debug, Default)]
+pub(super) struct PingProgress(Option<Box<Checkpoint>>);
+
+impl PingProgress {
+    /// Whether the last ping was found to be queued behind data.
+    pub(super) fn is_delayed(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Queries the kernel about the last ping. The kernel may hold bytes that the runtime does not know of
+    /// yet.
+    pub(super) fn query(
+        &mut self,
+        socket: &CountedSocket<impl Socket>,
+        attachment: &Attachment,
+    ) -> Result<PingFate, TooSlow> {
+        let services = &attachment.services;
+        let pong_timeout = services.sessions.settings().pong_timeout;
+        if socket.has_unread_bytes() {
+            attachment.note_received();
+            return Ok(PingFate::Answered);
+        }
+        let unacknowledged = socket.unacknowledged();
+        if socket.has_ping_arrived(unacknowledged.bytes) {
+            return Ok(PingFate::Arrived);
+        }
+        if unacknowledged.in_flight && unacknowledged.silent_for + ACK_TIME_GRANULARITY >= pong_timeout {
+            return Ok(PingFate::Lost);
+        }
+        // A peer whose buffers are full is slow, not dead. The checkpoint limits how slow it may be.
+        let now = services.timeouts.clock().now();
+        let checkpoint = self.0.get_or_insert_with(|| Box::new(Checkpoint::new(now, socket)));
+        checkpoint.advance(now, socket, &services.settings)?;
+        Ok(PingFate::Delayed)
+    }
 }

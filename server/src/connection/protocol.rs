@@ -1,4 +1,3 @@
-use std::future::Future;
 use std::task::{Context, Poll};
 
 use encke_core::Timestamp;
@@ -7,7 +6,6 @@ use encke_core::dialect::{DialectName, StartPosition};
 use encke_core::frame::Fragments;
 use encke_core::session::ConnectionInput;
 
-use super::active::Connection;
 use super::pending_subscriptions::RefusedChannel;
 use super::pending_write::PendingWrite;
 use crate::client::{Attachment, Services};
@@ -137,15 +135,6 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
 
     /// Writes why the server closes the connection, and when to reconnect.
     fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>);
-
-    /// Drops state that is not needed while the connection is parked.
-    #[must_use]
-    fn park(self) -> Self {
-        self
-    }
-
-    /// Returns the future that the task of an unparked connection runs. No lock is held.
-    fn run(connection: Connection<S, Self>) -> impl Future<Output: Send + 'static> + Send + 'static;
 }
 
 /// Result of handling input.
@@ -171,6 +160,12 @@ pub(crate) enum Ending {
     Lost,
     /// The socket continues without this session.
     Released,
+}
+
+impl From<CloseCode> for Ending {
+    fn from(code: CloseCode) -> Self {
+        Self::Close(code)
+    }
 }
 
 /// Parts of a connection that its protocol uses.

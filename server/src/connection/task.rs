@@ -9,12 +9,11 @@ use encke_core::close::SuspendReason;
 use encke_core::session::ConnectionInput;
 use tokio::io::ReadBuf;
 
-use super::active::Connection;
+use super::active::{Connection, Parkable};
 use super::closing::close;
-use super::counted_socket::PingFate;
 use super::inbox::BYTES_PER_POLL;
 use super::parked::park;
-use super::progress::TooSlow;
+use super::progress::{PingFate, PingProgress, TooSlow};
 use super::protocol::{End, Ending, Protocol};
 use super::socket::Socket;
 use crate::session::{Backlog, DeliveryBatch, Signals};
@@ -38,7 +37,7 @@ type StepResult<T = ()> = Result<T, Ending>;
 /// A task reserves space for every value held across an await, and for arguments even after they are moved
 /// elsewhere. For this reason, the code that ends the connection is boxed.
 #[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve space for its argument twice")]
-pub(crate) fn drive<S: Socket, P: Protocol<S>>(
+pub(crate) fn drive<S: Socket, P: Parkable<S>>(
     mut connection: Connection<S, P>,
 ) -> impl Future<Output = Option<Connection<S, P>>> + Send {
     async move {
@@ -76,6 +75,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         !has_backlog
             && self.inbox.is_empty()
             && self.socket.can_park()
+            && !self.ping_progress.is_delayed()
             && self.out.is_empty()
             && self.ping.is_none()
             && !self.is_due
@@ -229,6 +229,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         self.hold.release(&self.attachment);
         if let Some(seq) = self.ping.take() {
             self.socket.ping_sent();
+            self.ping_progress = PingProgress::default();
             self.attachment.notify_session(ConnectionInput::PingSent { seq });
         }
         if has_output {
@@ -243,7 +244,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         if self.inbox.is_paused() {
             self.attachment.note_received();
         }
-        let input = match self.socket.ping_fate(&self.attachment) {
+        let input = match self.ping_progress.query(&self.socket, &self.attachment) {
             Ok(PingFate::Delayed) => ConnectionInput::PingDelayed,
             Ok(fate) => {
                 if fate == PingFate::Arrived && P::PINGS_ARE_ACKNOWLEDGED {

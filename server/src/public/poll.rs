@@ -27,7 +27,7 @@ use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{CommandSource, SessionHandle};
-use crate::transport::poll::{Accepted, JsonArray, JsonResponseWriter};
+use crate::transport::poll::{Accepted, JsonArray, JsonResponseWriter, ResponseWriter};
 
 /// Maximum number of commands in one request.
 const MAX_COMMANDS: usize = 64;
@@ -39,7 +39,7 @@ pub(crate) fn accept<B>(
     caller: &Caller,
     services: &Services,
     has_ended: impl Fn() -> bool,
-) -> Result<Accepted<JsonResponseWriter>, Box<Reply>> {
+) -> Result<Accepted, Box<Reply>> {
     admit_poll(request, caller, services, has_ended).map_err(|refused| {
         let reply = refused.reply(|code| send_away(code, services));
         Box::new(finish(reply, caller, request.headers()))
@@ -51,7 +51,7 @@ fn admit_poll<B>(
     caller: &Caller,
     services: &Services,
     has_ended: impl Fn() -> bool,
-) -> Result<Accepted<JsonResponseWriter>, Refusal> {
+) -> Result<Accepted, Refusal> {
     services.check_origin(caller)?;
     let kind = ConnectionKind::Poll { hold: services.sessions.settings().poll_hold };
     let Query { mut wanted, channels, last } = Query::read(request, kind, &services.settings)
@@ -70,7 +70,7 @@ fn admit_poll<B>(
     let is_due = !attached.recovered;
     Ok(Accepted {
         attached,
-        writer: JsonResponseWriter::default(),
+        writer: ResponseWriter::Json(JsonResponseWriter::default()),
         is_due,
         channels,
         last,

@@ -203,9 +203,7 @@ impl<'a> SessionlessConnection<'a> {
                     .answer(context, || timeout.renew(context), || peer.has_disconnected())
                     .await
                 {
-                    Ok(accepted) => {
-                        DeferredOutcome::Taken(SocketTakeover::Connect(accepted), open_connection)
-                    }
+                    Ok(accepted) => DeferredOutcome::Taken(SocketTakeover::Poll(accepted), open_connection),
                     Err(reply) => DeferredOutcome::Reply(*reply),
                 }
             })),

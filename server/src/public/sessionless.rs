@@ -26,7 +26,6 @@ use crate::http::{MAX_HEAD_BYTES, PrefixedIo};
 use crate::locks::Mutex;
 use crate::proxies::read_source;
 use crate::session::{Mailbox, SessionHandle};
-use crate::transport::poll::{ConnectResponseWriter, JsonResponseWriter};
 use crate::transport::websocket::Upgrade;
 use crate::transport::{poll, sse};
 
@@ -88,8 +87,7 @@ impl Drop for AnswerLossGuard<'_> {
 pub(super) enum SocketTakeover {
     WebSocket(Upgrade<Json>),
     Events(sse::Accepted),
-    Poll(poll::Accepted<JsonResponseWriter>),
-    Connect(poll::Accepted<Box<ConnectResponseWriter>>),
+    Poll(poll::Accepted),
 }
 
 /// A socket that was taken over by a request.

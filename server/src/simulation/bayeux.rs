@@ -16,7 +16,7 @@ use super::polls::{HeldPollGuard, hold};
 use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task, socket};
 use crate::client::Caller;
 use crate::public::{SharedSocket, SocketUpgrade, request_with_body, serve_socket};
-use crate::transport::poll;
+use crate::transport::poll::{self, ResponseWriter};
 
 /// An HTTP request that contains a `/meta/connect`.
 #[derive(Clone, Debug)]
@@ -69,10 +69,13 @@ impl SimulatedServer {
             let mut socket = socket.into_inner();
             match answered {
                 Ok(accepted) => {
+                    let ResponseWriter::Bayeux(writer) = &accepted.writer else {
+                        unreachable!("the request is a Bayeux request")
+                    };
                     held(AcceptedConnect {
                         session: accepted.attached.session.id().to_string(),
                         is_due: accepted.is_due,
-                        counts_for_browser: accepted.writer.browser.is_some(),
+                        counts_for_browser: writer.browser.is_some(),
                     });
                     // Yield in place of the step that takes the socket back from hyper.
                     yield_once().await;

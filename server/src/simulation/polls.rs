@@ -12,9 +12,10 @@ use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task};
 use crate::admission::OpenConnection;
 use crate::client::Caller;
 use crate::commands::CommandContext;
+use crate::connection::Parkable;
 use crate::public::{accept_poll, carry_out_all, session_of};
 use crate::session::CommandSource;
-use crate::transport::poll::{self, PollResponseWriter};
+use crate::transport::poll::{self, HeldRequest};
 
 /// A held long-polling request.
 #[expect(missing_debug_implementations, reason = "tasks do not implement Debug")]
@@ -32,9 +33,9 @@ pub(super) struct HeldPollGuard(
     #[expect(dead_code, reason = "held until it is dropped")] pub(super) OpenConnection,
 );
 
-impl<S: SimulatedSocket, F: PollResponseWriter> poll::PollContinuation<Adapter<S>, F> for HeldPollGuard {
-    fn continue_after_parking(
-        poll: poll::HeldPoll<Adapter<S>, F, Self>,
+impl<S: SimulatedSocket> Parkable<Adapter<S>> for HeldRequest<HeldPollGuard> {
+    fn run(
+        poll: poll::HeldPoll<Adapter<S>, HeldPollGuard>,
     ) -> impl Future<Output: Send + 'static> + Send + 'static {
         hold(poll, false)
     }
@@ -42,13 +43,13 @@ impl<S: SimulatedSocket, F: PollResponseWriter> poll::PollContinuation<Adapter<S
 
 /// Holds a poll until its connection is closed.
 #[expect(clippy::manual_async_fn, reason = "the function is recursive, so its bounds must be explicit")]
-pub(super) fn hold<S: SimulatedSocket, F: PollResponseWriter>(
-    poll: poll::HeldPoll<Adapter<S>, F, HeldPollGuard>,
+pub(super) fn hold<S: SimulatedSocket>(
+    poll: poll::HeldPoll<Adapter<S>, HeldPollGuard>,
     is_new: bool,
 ) -> impl Future<Output = ()> + Send + 'static {
     async move {
         if is_new {
-            poll::count_request(poll.attachment()).await;
+            poll::count_request(&poll.attachment).await;
         }
         poll::serve(poll).await;
     }

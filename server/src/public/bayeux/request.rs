@@ -18,7 +18,7 @@ use crate::public::poll::keeps_alive;
 use crate::public::receive::read;
 use crate::public::{Context, cors};
 use crate::session::SessionCell;
-use crate::transport::poll::{Accepted, ConnectResponseWriter, array_response};
+use crate::transport::poll::{Accepted, ConnectResponseWriter, ResponseWriter, array_response};
 
 /// A request that may contain messages.
 pub(crate) struct BayeuxRequest {
@@ -101,7 +101,7 @@ impl BayeuxRequest {
         context: &Context,
         has_session: impl Fn() + Send,
         has_ended: impl Fn() -> bool + Send,
-    ) -> Result<Accepted<Box<ConnectResponseWriter>>, Box<Reply>> {
+    ) -> Result<Accepted, Box<Reply>> {
         let answered = match self.body(context).await {
             Ok(body) => self.messages(&body, context, has_session, has_ended).await,
             Err(error) => Err(error.into()),
@@ -138,7 +138,7 @@ impl BayeuxRequest {
         context: &Context,
         has_session: impl Fn(),
         has_ended: impl Fn() -> bool,
-    ) -> Result<Accepted<Box<ConnectResponseWriter>>, Reply> {
+    ) -> Result<Accepted, Reply> {
         let texts = split_messages(body).map_err(|error| Reply::from(unreadable(&error)))?;
         let mut replies = Replies::default();
         let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
@@ -222,14 +222,9 @@ impl BayeuxRequest {
         Ok((connecting, message.reply_to()))
     }
 
-    fn accept(
-        &self,
-        connecting: AcceptedConnect,
-        connect: ReplyTo,
-        replies: Replies,
-    ) -> Accepted<Box<ConnectResponseWriter>> {
+    fn accept(&self, connecting: AcceptedConnect, connect: ReplyTo, replies: Replies) -> Accepted {
         let AcceptedConnect { attached, is_due, acknowledged, advice, browser } = connecting;
-        let form = Box::new(ConnectResponseWriter {
+        let writer = Box::new(ConnectResponseWriter {
             connect,
             replies: replies.0,
             acknowledged,
@@ -244,7 +239,7 @@ impl BayeuxRequest {
         let keep_alive = keeps_alive(self.version, &self.headers);
         Accepted {
             attached,
-            writer: form,
+            writer: ResponseWriter::Bayeux(writer),
             is_due,
             channels: Vec::new(),
             last: 0,

@@ -5,10 +5,11 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use encke_core::close::{CloseCode, CloseReason};
-use encke_core::dialect::Dialect;
 use encke_core::dialect::bayeux::{ClientMessage, MessageKind, split_messages};
+use encke_core::dialect::{Dialect, TextSink};
 use encke_core::session::Phase;
-use futures_util::future::{BoxFuture, Either, select};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, OptionFuture, select};
 use hyper::header::HeaderMap;
 
 use super::command::{Replies, command};
@@ -17,10 +18,10 @@ use super::handshake::{OpenedSession, authenticate_caller, connection_types, gre
 use super::session::{refusal_reply, session};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller, unsubscribed};
-use crate::connection::Socket;
+use crate::connection::{Connection, Ending, Parkable, Socket, drive};
 use crate::public::Context;
 use crate::session::{Attached, SessionHandle};
-use crate::transport::websocket::{self, BayeuxSocket, SessionlessSocket, SocketEnd, SocketOwner, Upgraded};
+use crate::transport::websocket::{BayeuxSocket, Frames, SessionlessSocket, Upgraded, WebSocket};
 
 /// An upgrade request that was answered with 101.
 pub(crate) struct SocketUpgrade {
@@ -38,14 +39,45 @@ struct BayeuxSocketOwner {
     context: Arc<Context>,
 }
 
-impl<S: Socket> SocketOwner<S> for BayeuxSocketOwner {
-    fn park(self) -> Self {
-        self
-    }
+type BayeuxConnection<S> = Connection<S, WebSocket<BayeuxSocket, BayeuxSocketOwner>>;
 
-    fn open_new_session(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()> {
-        Box::pin(serve_sessions(socket, Some(text), self))
+impl<S: Socket> Parkable<S> for WebSocket<BayeuxSocket, BayeuxSocketOwner> {
+    fn run(connection: BayeuxConnection<S>) -> impl Future<Output: Send + 'static> + Send + 'static {
+        run(connection).then(|next| {
+            let serve_next = |(socket, text, owner)| serve_boxed(socket, Some(text), owner);
+            OptionFuture::from(next.map(serve_next))
+        })
     }
+}
+
+/// Serves a socket again. Boxed, because the future contains its own type.
+fn serve_boxed<S: Socket>(
+    socket: Upgraded<S>,
+    text: Option<String>,
+    owner: BayeuxSocketOwner,
+) -> BoxFuture<'static, ()> {
+    Box::pin(serve_sessions(socket, text, owner))
+}
+
+/// A connection whose client opens another session: the socket, the text message that does so, and the
+/// socket's owner.
+type NewSession<S> = (Upgraded<S>, String, BayeuxSocketOwner);
+
+/// Runs a connection until it ends or is parked, or its client opens another session.
+// Not an `async` block, which would reserve space for the connection twice.
+fn run<S: Socket>(connection: BayeuxConnection<S>) -> impl Future<Output = Option<NewSession<S>>> + Send {
+    drive(connection).then(|released| OptionFuture::from(released.map(next_session)).map(Option::flatten))
+}
+
+/// Sends the remaining output of the session that the client gives up.
+fn next_session<S: Socket>(connection: BayeuxConnection<S>) -> BoxFuture<'static, Option<NewSession<S>>> {
+    let (mut socket, read, mut unwritten, WebSocket { mut dialect, owner }) = connection.into_parts();
+    Box::pin(async move {
+        if !unwritten.is_empty() {
+            poll_fn(|task| unwritten.poll_write(task, &mut socket)).await.ok()?;
+        }
+        Some(((socket, read), dialect.take_handshake()?, owner))
+    })
 }
 
 /// A session attached to a socket, and the first text messages of its connection.
@@ -85,16 +117,33 @@ fn serve_sessions<S: Socket>(
             let BayeuxSocketOwner { upgrade, context } = &owner;
             let binding = bind_session(socket, text, Arc::clone(upgrade), Arc::clone(context));
             let Some((bound, socket)) = Box::pin(binding).await else { return };
-            let BoundSession { mut attached, mut dialect, greeting, unanswered_text: first } = bound;
-            for channel in std::mem::take(&mut attached.revoked) {
-                dialect.notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
-            }
-            let attachment = Attachment::new(attached, Arc::clone(&context.client));
-            let serving =
-                websocket::serve_with_session(socket, attachment, dialect, (greeting, first), owner);
-            opening = serving.await.map(|(socket, text, owner)| (socket, Some(text), owner));
+            opening = run(greet(bound, socket, owner))
+                .await
+                .map(|(socket, text, owner)| (socket, Some(text), owner));
         }
     }
+}
+
+/// Creates the connection of a session, and handles its first text messages.
+fn greet<S: Socket>(
+    bound: BoundSession,
+    (socket, read): Upgraded<S>,
+    owner: BayeuxSocketOwner,
+) -> BayeuxConnection<S> {
+    let BoundSession { mut attached, mut dialect, greeting, unanswered_text } = bound;
+    for channel in std::mem::take(&mut attached.revoked) {
+        dialect.notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
+    }
+    let attachment = Attachment::new(attached, Arc::clone(&owner.context.client));
+    let mut connection = Connection::new(socket, read, attachment, WebSocket { dialect, owner });
+    let (websocket, mut link) = connection.split();
+    if let Some(text) = greeting {
+        Frames(&mut link.out.bytes).text(&text);
+    }
+    if let Some(text) = unanswered_text {
+        websocket.run_commands(&text, &mut link);
+    }
+    connection
 }
 
 async fn bind_session<S: Socket>(
@@ -139,7 +188,7 @@ async fn read_until_session<S: Socket>(
     mut first_text: Option<String>,
     upgrade: &SocketUpgrade,
     context: &Context,
-) -> Result<BoundSession, SocketEnd> {
+) -> Result<BoundSession, Ending> {
     loop {
         let text = match first_text.take() {
             Some(text) => text,
@@ -167,10 +216,10 @@ async fn read(
     has_ended: bool,
     upgrade: &SocketUpgrade,
     context: &Context,
-) -> Result<TextOutcome, SocketEnd> {
+) -> Result<TextOutcome, Ending> {
     let SocketUpgrade { caller, query_token, headers, .. } = upgrade;
     let (client, query_token) = (&context.client, query_token.as_deref());
-    let texts = split_messages(text).map_err(|_| SocketEnd::from(CloseCode::ProtocolError))?;
+    let texts = split_messages(text).map_err(|_| Ending::from(CloseCode::ProtocolError))?;
     let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
     let first = |kind| parsed.iter().flatten().find(move |message| message.kind() == kind);
     if let Some(message) = first(MessageKind::Handshake) {

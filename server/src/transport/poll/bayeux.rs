@@ -1,18 +1,17 @@
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
+use encke_core::dialect::ServerEvent;
 use encke_core::dialect::bayeux::{
     Ack, Advice, EnckeExtension, Extensions, MessageReply, MissedEvents, ReplyTo,
 };
-use encke_core::dialect::{DialectName, ServerEvent};
 use hyper::StatusCode;
 
 use super::response::PollResponse;
-use super::response_writer::PollResponseWriter;
 use crate::admission::BrowserPoll;
-use crate::channel::{ChannelName, LogMessage};
+use crate::channel::LogMessage;
+use crate::client::Attachment;
 use crate::client::bayeux::{end_pause_advice, final_reply};
-use crate::client::{Attachment, unsubscribed};
 use crate::session::{Channel, DeliveryWriter};
 use crate::transport::bayeux_arrays::{append_event, array_len, write_array};
 
@@ -31,6 +30,7 @@ pub(crate) struct ConnectResponseWriter {
     pub(crate) callback: Option<Box<str>>,
     /// Keeps the poll counted against its browser's limit until the response is written.
     pub(crate) browser: Option<BrowserPoll>,
+    /// Events taken from the session.
     pub(crate) collected: CollectedEvents,
     /// Pause that the response asks for.
     pub(crate) pause: Duration,
@@ -56,32 +56,23 @@ impl ConnectResponseWriter {
         let replies = std::mem::take(&mut self.replies);
         array_response(&[&events, replies.as_bytes(), reply.as_bytes()], self.callback.as_deref())
     }
-}
 
-/// Boxed, because the task that holds a poll is as large as everything it may contain.
-impl PollResponseWriter for Box<ConnectResponseWriter> {
-    const DIALECT: DialectName = DialectName::Bayeux;
-
-    /// Does nothing: the reply to the handshake has greeted the client.
-    fn greet(&mut self, _: &Attachment) {}
-
-    fn report_refused(&mut self, channel: &ChannelName, reason: &'static str) {
-        self.collected.missed.record(&unsubscribed(channel, reason));
+    /// Records an event that the reply reports.
+    pub(super) fn record(&mut self, event: &ServerEvent<'_>) {
+        self.collected.missed.record(event);
     }
 
-    fn begin_messages(&mut self) {}
-
-    fn has_messages(&self) -> bool {
+    pub(super) fn has_messages(&self) -> bool {
         self.collected.seq.is_some() || self.collected.has_notice
     }
 
-    fn discard_messages(&mut self) {
+    pub(super) fn discard_messages(&mut self) {
         self.collected.events.clear();
         self.collected.missed.discard_resendable();
         (self.collected.seq, self.collected.has_notice) = (None, false);
     }
 
-    fn respond(&mut self, attachment: &Attachment) -> PollResponse {
+    pub(super) fn respond(&mut self, attachment: &Attachment) -> PollResponse {
         let advice = self.advice.or_else(|| end_pause_advice(&attachment.session));
         self.pause = advice.and_then(|advice| advice.interval).unwrap_or_default();
         let ack = self.acknowledged.map(|before| Ack::UpTo(self.collected.seq.unwrap_or(before)));
@@ -90,24 +81,14 @@ impl PollResponseWriter for Box<ConnectResponseWriter> {
         self.content(&reply)
     }
 
-    fn respond_closed(&mut self, code: CloseCode, attachment: &Attachment) -> PollResponse {
+    pub(super) fn respond_closed(&mut self, code: CloseCode, attachment: &Attachment) -> PollResponse {
         self.discard_messages();
         let reply = final_reply(self.connect.reply(), code, attachment).to_json();
         self.content(&reply)
     }
-
-    /// Responds as to a replaced connection, because an error would make some clients wait longer before the
-    /// next poll.
-    fn respond_superseded(&mut self, attachment: &Attachment) -> PollResponse {
-        self.respond_closed(CloseCode::Replaced, attachment)
-    }
-
-    fn pause(&self) -> Duration {
-        self.pause
-    }
 }
 
-impl DeliveryWriter for Box<ConnectResponseWriter> {
+impl DeliveryWriter for ConnectResponseWriter {
     fn len(&self) -> usize {
         self.collected.events.len()
     }

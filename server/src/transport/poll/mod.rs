@@ -4,16 +4,14 @@
 //! the bare socket, which is then ready for the next request.
 
 mod bayeux;
-mod json;
 mod protocol;
 mod response;
-mod response_writer;
+mod writer;
 
 use std::future::Future;
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use encke_core::dialect::StartPosition;
 use encke_core::session::ConnectionInput;
@@ -22,23 +20,22 @@ use futures_util::future::{BoxFuture, Either, OptionFuture, Ready, ready, select
 
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
-use crate::connection::{Connection, PendingSubscriptions, Socket, drive, end_stream};
+use crate::connection::{Connection, Parkable, PendingSubscriptions, Socket, drive, end_stream};
 use crate::parking::ParkBackoff;
 use crate::session::Attached;
 
 pub(crate) use bayeux::{ConnectResponseWriter, array_response};
-pub(crate) use json::JsonResponseWriter;
-pub(crate) use protocol::{HeldRequest, PollContinuation};
+pub(crate) use protocol::HeldRequest;
 pub(crate) use response::JsonArray;
-pub(crate) use response_writer::PollResponseWriter;
+pub(crate) use writer::{JsonResponseWriter, ResponseWriter};
 
 /// A poll that is held.
-pub(crate) type HeldPoll<S, F, C> = Connection<S, HeldRequest<F, C>>;
+pub(crate) type HeldPoll<S, C> = Connection<S, HeldRequest<C>>;
 
 /// An accepted request, to be held.
-pub(crate) struct Accepted<F> {
+pub(crate) struct Accepted {
     pub(crate) attached: Attached,
-    pub(crate) writer: F,
+    pub(crate) writer: ResponseWriter,
     /// Whether to respond immediately.
     pub(crate) is_due: bool,
     /// Channels to subscribe to in addition to the session's.
@@ -65,9 +62,12 @@ pub(crate) struct Answered<S, C> {
 ///
 /// A task reserves space for every value held across an await, and for arguments even after they are moved
 /// elsewhere. Therefore this future holds only the connection, and the code that ends it is boxed.
-pub(crate) fn serve<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(
-    poll: HeldPoll<S, F, C>,
-) -> impl Future<Output = Option<Answered<S, C>>> + Send {
+pub(crate) fn serve<S: Socket, C: Send + 'static>(
+    poll: HeldPoll<S, C>,
+) -> impl Future<Output = Option<Answered<S, C>>> + Send
+where
+    HeldRequest<C>: Parkable<S>,
+{
     drive(poll).then(|answered| OptionFuture::from(answered.map(finish)).map(Option::flatten))
 }
 
@@ -82,21 +82,19 @@ pub(crate) async fn count_request(attachment: &Attachment) {
 
 type Finishing<S, C> = Either<BoxFuture<'static, Option<Answered<S, C>>>, Ready<Option<Answered<S, C>>>>;
 
-fn finish<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(
-    poll: HeldPoll<S, F, C>,
-) -> Finishing<S, C> {
-    if !poll.protocol().keep_alive {
+fn finish<S: Socket, C: Send + 'static>(poll: HeldPoll<S, C>) -> Finishing<S, C> {
+    if !poll.protocol.keep_alive {
         return Either::Left(Box::pin(end(poll).map(|()| None)));
     }
-    let backoff = poll.backoff();
+    let backoff = poll.backoff;
     let (socket, read, _, HeldRequest { continuation, .. }) = poll.into_parts();
     Either::Right(ready(Some(Answered { socket, read, backoff, continuation })))
 }
 
 /// Closes a connection that accepts no more requests. If the peer's kernel has not acknowledged the response
 /// by the time the connection ends, reports to the session that the client may not have received it.
-async fn end<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(poll: HeldPoll<S, F, C>) {
-    let Attachment { session, mailbox, services, .. } = poll.attachment();
+async fn end<S: Socket, C: Send + 'static>(poll: HeldPoll<S, C>) {
+    let Attachment { session, mailbox, services, .. } = &poll.attachment;
     let (session, mailbox, services) = (session.clone(), Arc::clone(mailbox), Arc::clone(services));
     let (mut socket, _, _, request) = poll.into_parts();
     let timeout = pin!(services.closing_elapsed());
@@ -123,13 +121,13 @@ async fn end<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(poll: 
 
 /// Creates the connection of an accepted request. `read` contains the bytes of the next request that were
 /// already read.
-pub(crate) fn open<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(
+pub(crate) fn open<S: Socket, C: Send + 'static>(
     socket: S,
     read: Vec<u8>,
-    accepted: Accepted<F>,
+    accepted: Accepted,
     services: Arc<Services>,
     continuation: C,
-) -> HeldPoll<S, F, C> {
+) -> HeldPoll<S, C> {
     let Accepted { mut attached, writer, is_due, channels, last, headers, keep_alive } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
@@ -139,11 +137,7 @@ pub(crate) fn open<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>>(
     let requested = channels.into_iter().map(|channel| (channel, StartPosition::Newest(last)));
     let subscriptions = must_subscribe.then(|| PendingSubscriptions::new(requested, revoked));
     let request = HeldRequest { writer, headers: headers.into(), keep_alive, continuation };
-    Connection::new(socket, read, Attachment::new(attached, services), request)
-        .subscribing(subscriptions, recovered)
-        .answering(is_due)
+    let mut poll = Connection::new(socket, read, Attachment::new(attached, services), request);
+    (poll.subscriptions, poll.recovered, poll.is_due) = (subscriptions, recovered, is_due);
+    poll
 }
-
-/// How long a client that has two polls of one session in progress has to wait before its next poll. Without
-/// this pause, the polls would supersede each other endlessly.
-const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);

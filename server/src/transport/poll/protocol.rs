@@ -1,23 +1,21 @@
-use std::future::Future;
-
 use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
 use encke_core::frame::Fragments;
 use encke_core::session::ConnectionInput;
 
 use super::response::PollResponse;
-use super::response_writer::PollResponseWriter;
+use super::writer::ResponseWriter;
 use crate::client::Services;
-use crate::connection::{Connection, Ending, Handled, Link, Protocol, RefusedChannel, Socket};
-use crate::session::{DeliveryBatch, SessionCell, SessionOutbox, Transport, take_batch};
+use crate::connection::{Ending, Handled, Link, Protocol, RefusedChannel, Socket};
+use crate::session::{DeliveryBatch, DeliveryWriter, SessionCell, SessionOutbox, Transport, take_batch};
 
 /// Approximate maximum size of a response. The rest follows in the next response, which the client requests
 /// immediately.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 /// A request that is held until there is something to respond with.
-pub(crate) struct HeldRequest<F, C> {
-    pub(crate) writer: F,
+pub(crate) struct HeldRequest<C> {
+    pub(crate) writer: ResponseWriter,
     /// Header lines of the response.
     pub(super) headers: Box<[u8]>,
     pub(super) keep_alive: bool,
@@ -25,22 +23,14 @@ pub(crate) struct HeldRequest<F, C> {
     pub(crate) continuation: C,
 }
 
-/// State that a socket's task needs after the response to a poll.
-pub(crate) trait PollContinuation<S: Socket, F: PollResponseWriter>: Sized + Send + 'static {
-    /// Returns the future that the connection's task runs once the poll is unparked.
-    fn continue_after_parking(
-        poll: Connection<S, HeldRequest<F, Self>>,
-    ) -> impl Future<Output: Send + 'static> + Send + 'static;
-}
-
-impl<F: PollResponseWriter, C> HeldRequest<F, C> {
+impl<C> HeldRequest<C> {
     /// Queues the response, after which nothing else is sent.
     fn respond(&self, content: &PollResponse, link: &mut Link<'_, ()>) {
         link.out.bytes = content.response(&self.headers, self.keep_alive);
     }
 }
 
-impl<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>> Protocol<S> for HeldRequest<F, C> {
+impl<S: Socket, C: Send + 'static> Protocol<S> for HeldRequest<C> {
     type Commands = ();
 
     const TRANSPORT: Transport = Transport::Poll;
@@ -49,7 +39,7 @@ impl<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>> Protocol<S> fo
     const MAX_UNHANDLED_BYTES: usize = 16 * 1024;
 
     fn dialect(&self) -> DialectName {
-        F::DIALECT
+        self.writer.dialect()
     }
 
     /// Keeps the input until the response has been sent. It is read to notice when the client disconnects.
@@ -58,13 +48,7 @@ impl<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>> Protocol<S> fo
     }
 
     fn greet(&mut self, refused: &[RefusedChannel], recovered: bool, link: &mut Link<'_, ()>) {
-        if !recovered {
-            self.writer.greet(link.attachment);
-        }
-        for (channel, reason) in refused {
-            self.writer.report_refused(channel, reason);
-        }
-        self.writer.begin_messages();
+        self.writer.greet(refused, recovered, link.attachment);
         *link.is_due |= !refused.is_empty();
     }
 
@@ -138,8 +122,4 @@ impl<S: Socket, F: PollResponseWriter, C: PollContinuation<S, F>> Protocol<S> fo
 
     /// Never called: a poll ends with its response.
     fn write_farewell(_: CloseCode, _: &Services, _: &mut Vec<u8>) {}
-
-    fn run(connection: Connection<S, Self>) -> impl Future<Output: Send + 'static> + Send + 'static {
-        C::continue_after_parking(connection)
-    }
 }

@@ -17,16 +17,12 @@ pub(crate) struct JsonArray {
 }
 
 impl JsonArray {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     pub(super) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
 
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
-        if self.is_empty() {
+        if self.bytes.is_empty() {
             self.bytes.push(b'[');
         }
         self.bytes.push(b']');

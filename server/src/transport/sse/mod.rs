@@ -70,9 +70,10 @@ fn open<S: Socket>(
     let begin = |position: Option<_>| position.map_or(StartPosition::Newest(last), StartPosition::After);
     let requested = channels.into_iter().zip(positions.into_iter().map(begin));
     let subscriptions = PendingSubscriptions::new(requested, revoked);
-    Connection::new(socket, Vec::new(), Attachment::new(attached, services), stream)
-        .sending(head.into())
-        .subscribing(Some(subscriptions), recovered)
+    let mut connection = Connection::new(socket, Vec::new(), Attachment::new(attached, services), stream);
+    connection.out = head.into();
+    (connection.subscriptions, connection.recovered) = (Some(subscriptions), recovered);
+    connection
 }
 
 #[cfg(test)]

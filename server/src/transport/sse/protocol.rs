@@ -9,7 +9,7 @@ use super::event::{EventWriter, PlainEvents, write_farewell, write_heartbeat};
 use super::positions::Positions;
 use crate::admission::CompactConnection;
 use crate::client::{Services, hello, unsubscribed};
-use crate::connection::{Connection, Handled, Link, Protocol, RefusedChannel, Socket, drive};
+use crate::connection::{Connection, Handled, Link, Parkable, Protocol, RefusedChannel, Socket, drive};
 use crate::session::{DeliveryBatch, SessionCell, SessionOutbox, SubscribeOutcome, Transport, take_batch};
 
 /// An event stream.
@@ -77,7 +77,9 @@ impl<S: Socket> Protocol<S> for EventStream {
     fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>) {
         write_farewell(out, code, &services.entropy);
     }
+}
 
+impl<S: Socket> Parkable<S> for EventStream {
     fn park(self) -> Self {
         Self { open_connection: self.open_connection.compact(), ..self }
     }

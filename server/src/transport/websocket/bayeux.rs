@@ -47,6 +47,11 @@ impl BayeuxSocket {
         let bundle = acknowledged.map(|seq| Box::new(BundledMessages { seq, ..BundledMessages::default() }));
         Self { dialect: Bayeux::with_client(client_id), bundle, unreported_gap: None, handshake: None }
     }
+
+    /// Takes the text message that opens another session.
+    pub(crate) fn take_handshake(&mut self) -> Option<String> {
+        self.handshake.take().map(String::from)
+    }
 }
 
 impl Dialect for BayeuxSocket {
@@ -179,10 +184,6 @@ impl WebSocketDialect for BayeuxSocket {
         }
         self.handshake = Some(text.into());
         true
-    }
-
-    fn take_handshake(&mut self) -> Option<String> {
-        self.handshake.take().map(String::from)
     }
 
     fn answer_held_on_close(&mut self, code: CloseCode, attachment: &Attachment, frames: &mut Frames<'_>) {

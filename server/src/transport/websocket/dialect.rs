@@ -83,11 +83,6 @@ pub(crate) trait WebSocketDialect: Dialect {
         false
     }
 
-    /// Takes the stored text message.
-    fn take_handshake(&mut self) -> Option<String> {
-        None
-    }
-
     /// Answers the held request when the session releases the connection.
     fn answer_held_on_close(&mut self, _code: CloseCode, _attachment: &Attachment, _frames: &mut Frames<'_>) {
     }

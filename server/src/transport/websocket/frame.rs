@@ -4,10 +4,6 @@ use encke_core::close::CloseCode;
 use encke_core::dialect::{Dialect, ServerEvent, TextSink, ping_payload};
 use encke_core::session::Heartbeat;
 
-use super::dialect::WebSocketDialect;
-use crate::channel::LogMessage;
-use crate::session::{Channel, DeliveryWriter};
-
 const FINAL: u8 = 0x80;
 const TEXT: u8 = 0x1;
 const CLOSE: u8 = 0x8;
@@ -17,7 +13,7 @@ const PONG: u8 = 0xA;
 const MAX_HEAD_BYTES: usize = 10;
 
 /// Writes consecutive frames.
-pub(crate) struct Frames<'a>(pub(super) &'a mut Vec<u8>);
+pub(crate) struct Frames<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Frames<'_> {
     pub(super) fn ping(&mut self, seq: u64) {
@@ -84,30 +80,6 @@ pub(super) fn write_ping<D: Dialect>(dialect: &mut D, seq: u64, frames: &mut Fra
     match dialect.heartbeat() {
         Heartbeat::Frame => frames.ping(seq),
         Heartbeat::Message => dialect.notify(&ServerEvent::Ping { seq }, frames),
-    }
-}
-
-/// Writes a session's output as frames.
-pub(super) struct OutgoingFrames<'a, D> {
-    pub(super) dialect: &'a mut D,
-    pub(super) frames: Frames<'a>,
-}
-
-impl<D: WebSocketDialect> DeliveryWriter for OutgoingFrames<'_, D> {
-    fn len(&self) -> usize {
-        self.frames.0.len() + self.dialect.buffered_bytes()
-    }
-
-    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
-        self.dialect.message(seq, channel, offset, message, &mut self.frames);
-    }
-
-    fn gap(&mut self, seq: u64, _: &Channel, gap: &ServerEvent<'_>, _: Option<u64>) {
-        self.dialect.gap(seq, gap, &mut self.frames);
-    }
-
-    fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>) {
-        self.dialect.notice(sent, notice, &mut self.frames);
     }
 }
 

@@ -6,25 +6,24 @@ mod frame;
 mod protocol;
 mod sessionless;
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::sync::Arc;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::TextSink;
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, OptionFuture};
+use futures_util::future::OptionFuture;
 
 use crate::admission::{CompactConnection, OpenConnection, RefusalReason};
 use crate::client::{AdmitRequest, Attachment, Caller, Services, hello, unsubscribed};
-use crate::connection::{Connection, PendingWrite, Socket, close_socket, drive};
+use crate::connection::{Connection, Ending, Parkable, Socket, close_socket, drive};
 use crate::session::Attached;
 
 use dialect::WebSocketDialect;
-use frame::Frames;
-use protocol::{WebSocket, write_farewell};
 
 pub(crate) use bayeux::BayeuxSocket;
-pub(crate) use sessionless::{SessionlessSocket, SocketEnd};
+pub(crate) use frame::Frames;
+pub(crate) use protocol::WebSocket;
+pub(crate) use sessionless::SessionlessSocket;
 
 /// An upgrade request that is answered with 101.
 pub(crate) struct Upgrade<D> {
@@ -54,74 +53,14 @@ pub(crate) fn serve<S: Socket, D: WebSocketDialect>(
     opening.then(|connection| OptionFuture::from(connection.map(drive))).map(drop)
 }
 
-/// Serves a WebSocket that already has its session. `greeting_text` is sent first; `received_text` was
-/// already received from the client. If the client opens another session, returns the socket, the text
-/// message that does so, and `owner`.
-pub(crate) fn serve_with_session<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
-    (socket, read): Upgraded<S>,
-    attachment: Attachment,
-    dialect: D,
-    (greeting_text, received_text): (Option<String>, Option<String>),
-    owner: H,
-) -> impl Future<Output = Option<NewSession<S, H>>> + Send {
-    let mut connection = Connection::new(socket, read, attachment, WebSocket::new(dialect, owner));
-    let (websocket, mut link) = connection.split();
-    if let Some(text) = greeting_text {
-        Frames(&mut link.out.bytes).text(&text);
-    }
-    if let Some(text) = received_text {
-        websocket.run_commands(&text, &mut link);
-    }
-    run(connection)
-}
-
-/// State that belongs to a socket rather than to one of its sessions. It is kept while the connection is
-/// parked.
-pub(crate) trait SocketOwner<S>: Sized + Send + 'static {
-    /// Drops state that is not needed while the connection is parked.
-    #[must_use]
-    fn park(self) -> Self;
-
-    /// Serves the socket after its client has sent `text`, which opens another session. Called for
-    /// connections that have been parked.
-    fn open_new_session(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()>;
-}
-
-/// A connection whose client opens another session: the socket, the text message that does so, and the
-/// socket's owner.
-pub(crate) type NewSession<S, H> = (Upgraded<S>, String, H);
-
-impl<S> SocketOwner<S> for CompactConnection {
+impl<S: Socket, D: WebSocketDialect> Parkable<S> for WebSocket<D, CompactConnection> {
     fn park(self) -> Self {
-        self.compact()
+        Self { owner: self.owner.compact(), ..self }
     }
 
-    /// Never called: these dialects cannot open another session.
-    fn open_new_session(self, _: Upgraded<S>, _: String) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
+    fn run(connection: Connection<S, Self>) -> impl Future<Output: Send + 'static> + Send + 'static {
+        drive(connection)
     }
-}
-
-/// Runs a connection until it ends or is parked, or its client opens another session.
-// Not an `async` block, which would reserve space for the connection twice.
-fn run<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
-    connection: Connection<S, WebSocket<D, H>>,
-) -> impl Future<Output = Option<NewSession<S, H>>> + Send {
-    drive(connection).then(|released| OptionFuture::from(released.map(next_session)).map(Option::flatten))
-}
-
-/// Sends the remaining output of the session that the client gives up. Returns the socket, the text message
-/// that opens the next session, and the socket's owner.
-fn next_session<S: Socket, D: WebSocketDialect, H: SocketOwner<S>>(
-    connection: Connection<S, WebSocket<D, H>>,
-) -> BoxFuture<'static, Option<NewSession<S, H>>> {
-    let (mut socket, read, mut unwritten, WebSocket { mut dialect, owner, .. }) = connection.into_parts();
-    Box::pin(async move {
-        if !unwritten.is_empty() {
-            poll_fn(|task| unwritten.poll_write(task, &mut socket)).await.ok()?;
-        }
-        Some(((socket, read), dialect.take_handshake()?, owner))
-    })
 }
 
 /// Attaches a socket to a session, and greets the client. If the session refuses, closes the connection with
@@ -132,13 +71,13 @@ async fn open<S: Socket, D: WebSocketDialect>(
     services: &Arc<Services>,
 ) -> Option<Connection<S, WebSocket<D, CompactConnection>>> {
     let Upgrade { caller, wanted, open_connection, answer } = upgrade;
-    let mut out = PendingWrite::from(answer);
     match attach(&caller, wanted, &socket, services) {
         Ok((mut attached, dialect)) => {
             let (recovered, revoked) = (attached.recovered, std::mem::take(&mut attached.revoked));
             let attachment = Attachment::new(attached, Arc::clone(services));
-            let websocket = WebSocket::new(dialect, open_connection.compact());
-            let mut connection = Connection::new(socket, read, attachment, websocket).sending(out);
+            let websocket = WebSocket { dialect, owner: open_connection.compact() };
+            let mut connection = Connection::new(socket, read, attachment, websocket);
+            connection.out = answer.into();
             let (websocket, link) = connection.split();
             let mut frames = Frames(&mut link.out.bytes);
             let token = link.attachment.session.resume_token().expose();
@@ -150,8 +89,7 @@ async fn open<S: Socket, D: WebSocketDialect>(
         }
         // Refuse after the upgrade, because a browser cannot see the status of a refused upgrade.
         Err(code) => {
-            write_farewell::<D>(code, services, &mut out.bytes);
-            close_socket(socket, out, services).await;
+            close_socket::<S, WebSocket<D, ()>>(socket, answer.into(), Ending::Close(code), services).await;
             None
         }
     }

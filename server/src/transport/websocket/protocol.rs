@@ -1,35 +1,31 @@
-use std::future::Future;
 use std::task::{self, Poll};
 
 use encke_core::Timestamp;
 use encke_core::close::{CloseCode, SuspendReason};
-use encke_core::dialect::{DialectName, pong_seq};
+use encke_core::dialect::{DialectName, ServerEvent, pong_seq};
 use encke_core::frame::{ClientFrame, Fragments, FrameError, decode, lone_pong};
 use encke_core::session::ConnectionInput;
-use futures_util::FutureExt;
-use futures_util::future::OptionFuture;
 
 use super::dialect::WebSocketDialect;
-use super::frame::{Frames, OutgoingFrames, write_ping};
-use super::{NewSession, SocketOwner, run};
+use super::frame::{Frames, write_ping};
+use crate::channel::LogMessage;
 use crate::client::{Attachment, Services, goaway, retry_ms};
 use crate::commands::{CommandHandler, Commands};
-use crate::connection::{Connection, End, Ending, Handled, Link, Protocol, Socket};
-use crate::session::{Backlog, DeliveryBatch, SessionCell, SessionOutbox, Transport, take_batch};
+use crate::connection::{End, Ending, Handled, Link, Protocol, Socket};
+use crate::session::{
+    Backlog, Channel, DeliveryBatch, DeliveryWriter, SessionCell, SessionOutbox, Transport, take_batch,
+};
 
 /// A WebSocket with a session.
 pub(crate) struct WebSocket<D: WebSocketDialect, H> {
-    pub(super) dialect: D,
-    pub(super) owner: H,
+    pub(crate) dialect: D,
+    /// State that belongs to the socket rather than to one of its sessions.
+    pub(crate) owner: H,
 }
 
 impl<D: WebSocketDialect, H> WebSocket<D, H> {
-    pub(super) fn new(dialect: D, owner: H) -> Self {
-        Self { dialect, owner }
-    }
-
     /// Executes the commands in a text message.
-    pub(super) fn run_commands(&mut self, text: &str, link: &mut Link<'_, Commands<D>>) {
+    pub(crate) fn run_commands(&mut self, text: &str, link: &mut Link<'_, Commands<D>>) {
         let (commands, mut frames) = (&mut *link.commands, Frames(&mut link.out.bytes));
         commands.handle_text(text, &mut self.handler(link.attachment, link.backlog, &mut frames));
     }
@@ -80,7 +76,7 @@ impl<D: WebSocketDialect, H> WebSocket<D, H> {
     }
 }
 
-impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocket<D, H> {
+impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocket<D, H> {
     type Commands = Commands<D>;
 
     const TRANSPORT: Transport = Transport::WebSocket;
@@ -199,19 +195,36 @@ impl<S: Socket, D: WebSocketDialect, H: SocketOwner<S>> Protocol<S> for WebSocke
     }
 
     fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>) {
-        write_farewell::<D>(code, services, out);
+        let mut frames = Frames(out);
+        // Say when to reconnect, if the client has to wait.
+        if matches!(code, CloseCode::Draining | CloseCode::Moved | CloseCode::Overloaded) {
+            D::default().notify(&goaway(code, retry_ms(code, &services.entropy)), &mut frames);
+        }
+        frames.close(code);
+    }
+}
+
+/// Writes a session's output as frames.
+pub(super) struct OutgoingFrames<'a, D> {
+    pub(super) dialect: &'a mut D,
+    pub(super) frames: Frames<'a>,
+}
+
+impl<D: WebSocketDialect> DeliveryWriter for OutgoingFrames<'_, D> {
+    fn len(&self) -> usize {
+        self.frames.0.len() + self.dialect.buffered_bytes()
     }
 
-    fn park(self) -> Self {
-        Self { owner: self.owner.park(), ..self }
+    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
+        self.dialect.message(seq, channel, offset, message, &mut self.frames);
     }
 
-    fn run(connection: Connection<S, Self>) -> impl Future<Output: Send + 'static> + Send + 'static {
-        run(connection).then(|next| {
-            OptionFuture::from(
-                next.map(|(socket, text, owner): NewSession<S, H>| owner.open_new_session(socket, text)),
-            )
-        })
+    fn gap(&mut self, seq: u64, _: &Channel, gap: &ServerEvent<'_>, _: Option<u64>) {
+        self.dialect.gap(seq, gap, &mut self.frames);
+    }
+
+    fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>) {
+        self.dialect.notice(sent, notice, &mut self.frames);
     }
 }
 
@@ -221,13 +234,4 @@ pub(super) fn close_code(error: FrameError) -> CloseCode {
         FrameError::TooBig => CloseCode::TooBig,
         FrameError::InvalidUtf8 => CloseCode::InvalidPayload,
     }
-}
-
-/// Writes a Close frame, preceded by the time to wait before reconnecting, if there is any.
-pub(super) fn write_farewell<D: WebSocketDialect>(code: CloseCode, services: &Services, out: &mut Vec<u8>) {
-    let mut frames = Frames(out);
-    if matches!(code, CloseCode::Draining | CloseCode::Moved | CloseCode::Overloaded) {
-        D::default().notify(&goaway(code, retry_ms(code, &services.entropy)), &mut frames);
-    }
-    frames.close(code);
 }

@@ -13,7 +13,7 @@ use tokio::io::ReadBuf;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::frame::Frames;
-use super::protocol::{close_code, write_farewell};
+use super::protocol::{WebSocket, close_code};
 use super::{BayeuxSocket, Upgraded};
 use crate::admission::PartialMessage;
 use crate::client::{PartialMessageSender, Services};
@@ -32,15 +32,6 @@ pub(crate) struct SessionlessSocket<S> {
     /// Ready when this socket's partial message has been evicted.
     evicted: Pin<Box<WaitForCancellationFutureOwned>>,
     services: Arc<Services>,
-}
-
-/// Why a socket ends before it has a session.
-pub(crate) struct SocketEnd(Ending);
-
-impl From<CloseCode> for SocketEnd {
-    fn from(code: CloseCode) -> Self {
-        Self(Ending::Close(code))
-    }
 }
 
 impl<S: Socket> SessionlessSocket<S> {
@@ -64,11 +55,11 @@ impl<S: Socket> SessionlessSocket<S> {
     ///
     /// # Errors
     /// Returns why the socket ends.
-    pub(crate) async fn next(&mut self) -> Result<String, SocketEnd> {
+    pub(crate) async fn next(&mut self) -> Result<String, Ending> {
         poll_fn(|task| self.poll_next(task)).await
     }
 
-    fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<Result<String, SocketEnd>> {
+    fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<Result<String, Ending>> {
         if self.evicted.as_mut().poll(task).is_ready() {
             return Poll::Ready(Err(CloseCode::TryAgainLater.into()));
         }
@@ -85,10 +76,10 @@ impl<S: Socket> SessionlessSocket<S> {
 
     /// Handles the first frame of the input, and returns it if it is a text message. The outer `None` means
     /// that no frame is complete.
-    fn take_frame(&mut self) -> Result<Option<Option<String>>, SocketEnd> {
+    fn take_frame(&mut self) -> Result<Option<Option<String>>, Ending> {
         let max_message = self.services.settings.max_message;
         let decoded = decode(&mut self.read, &mut self.fragments, max_message)
-            .map_err(|error| SocketEnd::from(close_code(error)))?;
+            .map_err(|error| Ending::from(close_code(error)))?;
         let Some((frame, length)) = decoded else {
             self.account();
             return Ok(None);
@@ -102,7 +93,7 @@ impl<S: Socket> SessionlessSocket<S> {
             }
             ClientFrame::Pong(_) | ClientFrame::Fragment => None,
             ClientFrame::Binary => return Err(CloseCode::UnsupportedData.into()),
-            ClientFrame::Close(code) => return Err(SocketEnd(Ending::ClosedByPeer(code))),
+            ClientFrame::Close(code) => return Err(Ending::ClosedByPeer(code)),
         };
         self.read.drain(..length);
         self.read.shrink_to_fit();
@@ -116,7 +107,7 @@ impl<S: Socket> SessionlessSocket<S> {
         self.services.account_partial_message(&self.account, bytes, now);
     }
 
-    fn poll_read(&mut self, task: &mut Context<'_>) -> Poll<Result<(), SocketEnd>> {
+    fn poll_read(&mut self, task: &mut Context<'_>) -> Poll<Result<(), Ending>> {
         let mut scratch = [0; READ_BYTES];
         let mut buffer = ReadBuf::new(&mut scratch);
         match ready!(Pin::new(&mut self.socket).poll_read(task, &mut buffer)) {
@@ -124,24 +115,22 @@ impl<S: Socket> SessionlessSocket<S> {
                 self.read.extend_from_slice(buffer.filled());
                 Poll::Ready(Ok(()))
             }
-            _ => Poll::Ready(Err(SocketEnd(Ending::Lost))),
+            _ => Poll::Ready(Err(Ending::Lost)),
         }
     }
 
-    fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<Result<(), SocketEnd>> {
+    fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<Result<(), Ending>> {
         if self.out.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        self.out
-            .poll_write(task, &mut self.socket)
-            .map(|written| written.map(drop).map_err(|_| SocketEnd(Ending::Lost)))
+        self.out.poll_write(task, &mut self.socket).map(|written| written.map(drop).map_err(|_| Ending::Lost))
     }
 
     /// Sends a text message.
     ///
     /// # Errors
     /// Returns why the socket ends.
-    pub(crate) async fn send(&mut self, text: &str) -> Result<(), SocketEnd> {
+    pub(crate) async fn send(&mut self, text: &str) -> Result<(), Ending> {
         Frames(&mut self.out.bytes).text(text);
         poll_fn(|task| self.poll_flush(task)).await
     }
@@ -151,16 +140,11 @@ impl<S: Socket> SessionlessSocket<S> {
     }
 
     /// Closes the socket.
-    pub(crate) async fn close(self, SocketEnd(ending): SocketEnd) {
-        let Self { socket, read, fragments, account, mut out, services, .. } = self;
+    pub(crate) async fn close(self, ending: Ending) {
+        let Self { socket, read, fragments, account, out, services, .. } = self;
         // Free the memory of a partial message now: the closing handshake may take a while.
         drop((read, fragments, account));
-        match ending {
-            Ending::Lost | Ending::Released => return,
-            Ending::ClosedByPeer(code) => Frames(&mut out.bytes).close_reply(code),
-            Ending::Close(code) => write_farewell::<BayeuxSocket>(code, &services, &mut out.bytes),
-        }
-        close_socket(socket, out, &services).await;
+        close_socket::<S, WebSocket<BayeuxSocket, ()>>(socket, out, ending, &services).await;
     }
 
     /// Whether the client has ended the connection.

@@ -1,0 +1,183 @@
+use std::time::Duration;
+
+use encke_core::close::CloseCode;
+use encke_core::dialect::{DialectName, ServerEvent};
+use hyper::StatusCode;
+
+use super::bayeux::ConnectResponseWriter;
+use super::response::{JsonArray, PollResponse};
+use crate::channel::LogMessage;
+use crate::client::{Attachment, goaway, hello, retry_ms, unsubscribed};
+use crate::connection::RefusedChannel;
+use crate::session::{Channel, DeliveryWriter};
+
+/// How long a client that has two polls of one session in progress has to wait before its next poll. Without
+/// this pause, the polls would supersede each other endlessly.
+const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Writes the response to a poll in the client's dialect.
+#[derive(Debug)]
+pub(crate) enum ResponseWriter {
+    Json(JsonResponseWriter),
+    /// Boxed, because the task that holds a poll is as large as everything it may contain.
+    Bayeux(Box<ConnectResponseWriter>),
+}
+
+/// Response in the `json` dialect: an array of the objects that a WebSocket client would receive.
+#[derive(Debug, Default)]
+pub(crate) struct JsonResponseWriter {
+    array: JsonArray,
+    /// Length of `array` before messages were taken from the session.
+    messages_start: usize,
+}
+
+impl JsonResponseWriter {
+    fn ok(&mut self) -> PollResponse {
+        PollResponse::json(StatusCode::OK, std::mem::take(&mut self.array).into_bytes())
+    }
+}
+
+impl ResponseWriter {
+    pub(super) fn dialect(&self) -> DialectName {
+        match self {
+            Self::Json(_) => DialectName::Json,
+            Self::Bayeux(_) => DialectName::Bayeux,
+        }
+    }
+
+    /// Whether only the client's next request shows that it has received the response.
+    pub(crate) fn lacks_acknowledgement(&self) -> bool {
+        matches!(self, Self::Bayeux(writer) if writer.acknowledged.is_none())
+    }
+
+    /// Greets the client of a session that is new, and reports the channels whose subscription was refused or
+    /// revoked.
+    pub(super) fn greet(&mut self, refused: &[RefusedChannel], recovered: bool, attachment: &Attachment) {
+        match self {
+            Self::Json(JsonResponseWriter { array, .. }) => {
+                if !recovered {
+                    let token = attachment.session.resume_token().expose();
+                    array.notify(&hello(attachment, &token, false));
+                }
+                refused.iter().for_each(|(channel, reason)| array.notify(&unsubscribed(channel, reason)));
+            }
+            // The reply to the handshake has greeted the client.
+            Self::Bayeux(writer) => {
+                refused.iter().for_each(|(channel, reason)| writer.record(&unsubscribed(channel, reason)));
+            }
+        }
+        self.begin_messages();
+    }
+
+    /// Marks where messages begin. Called before messages are taken from the session.
+    pub(super) fn begin_messages(&mut self) {
+        if let Self::Json(JsonResponseWriter { array, messages_start }) = self {
+            *messages_start = array.len();
+        }
+    }
+
+    /// Whether any messages were taken since [`Self::begin_messages`].
+    pub(super) fn has_messages(&self) -> bool {
+        match self {
+            Self::Json(JsonResponseWriter { array, messages_start }) => array.len() > *messages_start,
+            Self::Bayeux(writer) => writer.has_messages(),
+        }
+    }
+
+    /// Discards the messages taken since [`Self::begin_messages`], because another connection gets them.
+    pub(super) fn discard_messages(&mut self) {
+        match self {
+            Self::Json(JsonResponseWriter { array, messages_start }) => array.truncate(*messages_start),
+            Self::Bayeux(writer) => writer.discard_messages(),
+        }
+    }
+
+    /// Builds the regular response.
+    pub(super) fn respond(&mut self, attachment: &Attachment) -> PollResponse {
+        match self {
+            Self::Json(writer) => writer.ok(),
+            Self::Bayeux(writer) => writer.respond(attachment),
+        }
+    }
+
+    /// Builds the response for a session that releases its client. The response says when to reconnect, since
+    /// there is no Close frame.
+    pub(super) fn respond_closed(&mut self, code: CloseCode, attachment: &Attachment) -> PollResponse {
+        match self {
+            Self::Json(writer) => {
+                let retry_ms = retry_ms(code, &attachment.services.entropy);
+                writer.array.notify(&goaway(code, retry_ms));
+                writer.ok()
+            }
+            Self::Bayeux(writer) => writer.respond_closed(code, attachment),
+        }
+    }
+
+    /// Builds the response for a poll that is superseded by another poll of its session.
+    pub(super) fn respond_superseded(&mut self, attachment: &Attachment) -> PollResponse {
+        match self {
+            Self::Json(_) => superseded(),
+            // Respond as to a replaced connection, because an error would make some clients wait longer
+            // before the next poll.
+            Self::Bayeux(writer) => writer.respond_closed(CloseCode::Replaced, attachment),
+        }
+    }
+
+    /// How long the response asks the client to wait before its next poll.
+    pub(super) fn pause(&self) -> Duration {
+        match self {
+            Self::Json(_) => Duration::ZERO,
+            Self::Bayeux(writer) => writer.pause,
+        }
+    }
+}
+
+fn superseded() -> PollResponse {
+    let body = br#"{"error":{"code":"superseded","message":"another poll of the session has arrived"}}"#;
+    let headers = format!("retry-after: {}\r\n", SUPERSEDED_PAUSE.as_secs());
+    PollResponse { headers, ..PollResponse::json(StatusCode::CONFLICT, body.to_vec()) }
+}
+
+impl DeliveryWriter for ResponseWriter {
+    fn len(&self) -> usize {
+        match self {
+            Self::Json(writer) => writer.array.len(),
+            Self::Bayeux(writer) => writer.len(),
+        }
+    }
+
+    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
+        match self {
+            Self::Json(writer) => writer.array.message(seq, channel, offset, message),
+            Self::Bayeux(writer) => writer.message(seq, channel, offset, message),
+        }
+    }
+
+    fn gap(&mut self, seq: u64, channel: &Channel, gap: &ServerEvent<'_>, last: Option<u64>) {
+        match self {
+            Self::Json(writer) => writer.array.gap(seq, channel, gap, last),
+            Self::Bayeux(writer) => writer.gap(seq, channel, gap, last),
+        }
+    }
+
+    fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>) {
+        match self {
+            Self::Json(writer) => writer.array.notice(sent, notice),
+            Self::Bayeux(writer) => writer.notice(sent, notice),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn superseded_poll_gets_retry_after() {
+        let answer = superseded().response(b"", true);
+        let answer = String::from_utf8(answer).expect("text");
+        assert!(
+            answer.starts_with("HTTP/1.1 409 Conflict\r\n") && answer.contains("retry-after: 1\r\n\r\n{")
+        );
+    }
+}
