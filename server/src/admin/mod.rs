@@ -26,8 +26,14 @@ use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::admission::RefusalReason;
-use crate::connection::TcpSocket;
+use encke_timeouts::clock::UnixTime;
+use encke_timeouts::{ExpiryBatch, TimerScheme, WheelTimer};
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::{Handshakes, RefusalReason};
+use crate::auth::Operator;
+use crate::client;
+use crate::connection;
 use crate::http::body::{BodyLimits, check_json, read};
 use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
 use crate::trace::RequestTrace;
@@ -70,7 +76,7 @@ async fn serve_http(
     context: &Arc<Context>,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let timeouts = &context.client.timeouts;
-    let accepted = TcpSocket::accept(socket, context.tls.as_deref());
+    let accepted = connection::accept(socket, context.tls.as_deref());
     let socket = timeouts.within(context.handshake_timeout, accepted).await;
     let socket = socket.ok_or("limits.handshake_timeout")??;
     let service = service_fn(|request| async { Ok::<_, Infallible>(handle(request, peer, context).await) });

@@ -38,4 +38,4 @@ pub(crate) use protocol::{End, Ending, Handled, Link, Protocol};
 pub(crate) use socket::ParkedSocket;
 pub(crate) use socket::Socket;
 pub(crate) use task::drive;
-pub(crate) use tcp::TcpSocket;
+pub(crate) use tcp::{TcpSocket, accept, poll_readable};

@@ -5,14 +5,12 @@ mod accept;
 pub(crate) mod body;
 mod embedded;
 mod error_code;
-mod prefixed_io;
 pub(crate) mod reply;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, ConnectionHandler, Listener, SocketOptions};
 pub(crate) use embedded::EmbeddedFile;
 pub use error_code::ApiErrorCode;
-pub(crate) use prefixed_io::PrefixedIo;
 pub(crate) use reply::{ApiError, Reply};
 pub(crate) use timed_writes::TimedWrites;
 

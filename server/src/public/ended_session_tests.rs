@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::StatusCode;
 
 use super::bayeux::{Replies, carry_out};
-use super::poll::carry_out_all;
+use super::long_poll::carry_out_all;
 use crate::client::Services;
 use crate::client::test_services::{ADDRESS, attach, on_slow_engine};
 use crate::commands::CommandContext;

@@ -6,8 +6,8 @@ mod deadline;
 #[cfg(test)]
 mod ended_session_tests;
 mod events;
+mod long_poll;
 mod module;
-mod poll;
 mod poll_loop;
 mod query;
 mod receive;
@@ -34,7 +34,7 @@ pub(crate) use bayeux::{SocketUpgrade, request_with_body, serve_socket};
 #[cfg(feature = "simulation")]
 pub(crate) use events::accept as accept_events;
 #[cfg(feature = "simulation")]
-pub(crate) use poll::{accept as accept_poll, carry_out_all, session as session_of};
+pub(crate) use long_poll::{accept as accept_poll, carry_out_all, session as session_of};
 #[cfg(any(feature = "fuzzing", feature = "simulation"))]
 pub(crate) use query::parse_query;
 #[cfg(feature = "simulation")]
@@ -134,5 +134,5 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
     // Count the connection before its task first runs, so that a drain does not overlook it.
     let open_connection = context.connections.enter(permit);
     let handshake = context.handshakes.begin(peer, context.client.timeouts.clock().now());
-    sessionless::spawn(socket, peer, handshake, open_connection, context);
+    poll_loop::spawn(socket, peer, handshake, open_connection, context);
 }

@@ -1,33 +1,53 @@
-//! Consecutive polls on one connection.
+//! The tasks of a connection: one until it has a session, and one for all of its polls.
 
 use std::future::{Future, ready};
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
+use tokio::net::TcpStream;
+
 use super::Context;
 use super::deadline::{ConnectionDeadline, RequestTimeout};
-use super::sessionless::{
-    IncomingSocket, SessionlessConnection, SocketTakeover, TakenSocket, UnconfirmedAnswer,
-};
-use crate::admission::OpenConnection;
+use super::routing::{SessionlessConnection, SocketTakeover};
+use super::sessionless::{IncomingSocket, TakenSocket, UnconfirmedAnswer};
+use crate::admission::{Handshake, OpenConnection};
 use crate::connection::{Parkable, TcpSocket};
 use crate::parking::ParkBackoff;
 use crate::transport::poll::{Answered, HeldPoll, HeldRequest};
 use crate::transport::{poll, sse, websocket};
 
-/// Spawns a task that serves a socket after a takeover. The task is only as large as the remaining work
-/// requires.
-pub(super) fn hand_over(
-    served: TakenSocket,
-    address: IpAddr,
+/// Serves a connection in a new task. Until the client sends something, the task is small, and nothing else
+/// is allocated.
+pub(super) fn spawn(
+    socket: TcpStream,
+    peer: IpAddr,
+    handshake: Handshake,
     open_connection: OpenConnection,
-    context: &Arc<Context>,
+    context: Arc<Context>,
 ) {
-    let context = Arc::clone(context);
-    if let Some(first) = next_poll(served, ParkBackoff::default(), address, open_connection, context) {
-        tokio::spawn(serve(first, true));
-    }
+    tokio::spawn(async move {
+        let timeout = RequestTimeout::new(&context, false);
+        let handshake = Some(&handshake);
+        let stopped = pin!(context.stop.cancelled());
+        let mut end = ConnectionDeadline::new(&timeout, handshake, stopped, &context);
+        let mut arrival = SessionlessConnection {
+            context: &context,
+            address: peer,
+            handshake,
+            open_connection,
+            timeout: &timeout,
+        };
+        let Some(taken) = arrival.wait_for_takeover(IncomingSocket::New(socket), &mut end).await else {
+            return;
+        };
+        let SessionlessConnection { address, open_connection, .. } = arrival;
+        let context = Arc::clone(&context);
+        // This task ends here: the next one is only as large as the remaining work requires.
+        if let Some(first) = next_poll(taken, ParkBackoff::default(), address, open_connection, context) {
+            tokio::spawn(serve(first, true));
+        }
+    });
 }
 
 type NextPoll = HeldPoll<TcpSocket, PollingSocket>;

@@ -1,10 +1,10 @@
 //! Routes requests by their paths.
 
-use std::future::Future;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use encke_core::dialect::json::Json;
+use futures_util::future::BoxFuture;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
@@ -13,34 +13,70 @@ use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
 use super::bayeux::SocketUpgrade;
+use super::deadline::RequestTimeout;
 use super::module::module;
 use super::query::parse_query;
-use super::sessionless::{SessionlessConnection, SocketTakeover};
 use super::shared_socket::{Peer, SharedSocket};
-use super::{NotServed, bayeux, cors, events, poll, session_request, upgrade_response};
-use crate::admission::{OpenConnection, RefusalReason};
+use super::{Context, NotServed, bayeux, cors, events, long_poll, session_request, upgrade_response};
+use crate::admission::{Handshake, OpenConnection, RefusalReason};
 use crate::client::{AdmitRequest, AuthDecision, Caller};
 use crate::connection::TcpSocket;
-use crate::http::{ApiError, ApiErrorCode, PrefixedIo, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::transport::websocket::{self, Upgrade, Upgraded};
+use crate::transport::{poll, sse};
 
-/// How a request is handled.
-pub(super) enum RequestOutcome<'a> {
-    Reply(Reply),
-    Deferred(Pin<Box<dyn Future<Output = DeferredOutcome> + Send + 'a>>),
-    /// The request takes over the socket.
-    Taken(SocketTakeover, OpenConnection),
+/// A connection without a session: before its first session, or between polls.
+#[derive(Clone)]
+pub(super) struct SessionlessConnection<'a> {
+    pub(super) context: &'a Arc<Context>,
+    /// Address of the client. Behind a proxy, the proxy's address until the client's is known.
+    pub(super) address: IpAddr,
+    /// Set until the client has shown that it has a session.
+    pub(super) handshake: Option<&'a Handshake>,
+    pub(super) open_connection: OpenConnection,
+    pub(super) timeout: &'a RequestTimeout,
 }
 
-/// Result of a deferred request.
-pub(super) enum DeferredOutcome {
-    Reply(Reply),
-    Taken(SocketTakeover, OpenConnection),
+/// Purpose for which a request takes over its socket.
+pub(super) enum SocketTakeover {
+    WebSocket(Upgrade<Json>),
+    Events(sse::Accepted),
+    Poll(poll::Accepted),
+}
+
+/// Outcome of a request: the response, or the takeover of its socket with the entry that counts the client's
+/// connection.
+pub(super) type RequestOutcome = Result<Reply, (SocketTakeover, OpenConnection)>;
+
+/// Answer to a request.
+pub(super) enum Answer<'a> {
+    Now(RequestOutcome),
+    Later(BoxFuture<'a, RequestOutcome>),
+}
+
+impl From<Reply> for Answer<'_> {
+    fn from(reply: Reply) -> Self {
+        Self::Now(Ok(reply))
+    }
+}
+
+impl From<ApiError> for Answer<'_> {
+    fn from(error: ApiError) -> Self {
+        Reply::from(error).into()
+    }
+}
+
+/// Returns the outcome of a request that takes over its socket if it is accepted.
+fn taken(accepted: Result<SocketTakeover, Box<Reply>>, open_connection: OpenConnection) -> RequestOutcome {
+    match accepted {
+        Ok(takeover) => Err((takeover, open_connection)),
+        Err(reply) => Ok(*reply),
+    }
 }
 
 impl<'a> SessionlessConnection<'a> {
     /// Answers a request sent by `peer`.
-    pub(super) fn answer(&self, request: Request<Incoming>, peer: &Peer<TcpSocket>) -> RequestOutcome<'a> {
+    pub(super) fn answer(&self, request: Request<Incoming>, peer: &Peer<TcpSocket>) -> Answer<'a> {
         let context = &self.context.client;
         let address = self.context.proxies.client_address(self.address, request.headers());
         let open_connection = match self.entry_for(address) {
@@ -48,14 +84,14 @@ impl<'a> SessionlessConnection<'a> {
             Err(error) => {
                 self.context.report_refusal(&error, address);
                 let message = format!("too many connections from one address ({error})");
-                return RequestOutcome::Reply(ApiError::new(ApiErrorCode::Overloaded, message).into());
+                return ApiError::new(ApiErrorCode::Overloaded, message).into();
             }
         };
         if let Err(error) =
             context.access.auth.hosts.allow(request.headers(), context.access.auth.needs_token())
         {
             context.limits.refusals.record(RefusalReason::Host, address, error);
-            return RequestOutcome::Reply(ApiError::from(error).into());
+            return ApiError::from(error).into();
         }
         if context.access.may_need_async_auth()
             && let Some(wanted) = session_request::read(&request, &context.settings)
@@ -76,17 +112,14 @@ impl<'a> SessionlessConnection<'a> {
         request: Request<Incoming>,
         peer: &Peer<TcpSocket>,
         open_connection: OpenConnection,
-    ) -> RequestOutcome<'a> {
+    ) -> Answer<'a> {
         let (this, peer) = (self.clone(), peer.clone());
-        RequestOutcome::Deferred(Box::pin(async move {
+        Answer::Later(Box::pin(async move {
             let context = &this.context.client;
             let decision = context.authenticate((&caller, request.headers()), &wanted).await;
             match this.route(request, caller.address, &peer, open_connection, Some(decision)) {
-                RequestOutcome::Reply(reply) => DeferredOutcome::Reply(reply),
-                RequestOutcome::Taken(takeover, open_connection) => {
-                    DeferredOutcome::Taken(takeover, open_connection)
-                }
-                RequestOutcome::Deferred(outcome) => outcome.await,
+                Answer::Now(outcome) => outcome,
+                Answer::Later(outcome) => outcome.await,
             }
         }))
     }
@@ -99,13 +132,13 @@ impl<'a> SessionlessConnection<'a> {
         peer: &Peer<TcpSocket>,
         open_connection: OpenConnection,
         decision: Option<AuthDecision>,
-    ) -> RequestOutcome<'a> {
+    ) -> Answer<'a> {
         let context = &self.context.client;
         let caller =
             || Caller::from_request(&request, address, &context.access.auth).with_decision(decision.clone());
         if self.context.bayeux.serves(request.uri().path()) {
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) {
-                return RequestOutcome::Reply(self.upgrade_bayeux(request, address, open_connection));
+                return self.upgrade_bayeux(request, address, open_connection).into();
             }
             let caller = caller();
             return self.bayeux(request, caller, peer, open_connection);
@@ -113,20 +146,12 @@ impl<'a> SessionlessConnection<'a> {
         let reply = match (request.uri().path(), request.method()) {
             ("/ws", &Method::GET) => return self.upgrade(request, address, open_connection, decision),
             ("/events", &Method::GET) => {
-                match events::accept(&request, &caller(), context, || peer.has_disconnected()) {
-                    Ok(accepted) => {
-                        return RequestOutcome::Taken(SocketTakeover::Events(accepted), open_connection);
-                    }
-                    Err(reply) => *reply,
-                }
+                let accepted = events::accept(&request, &caller(), context, || peer.has_disconnected());
+                return Answer::Now(taken(accepted.map(SocketTakeover::Events), open_connection));
             }
             ("/poll", &Method::GET) => {
-                match poll::accept(&request, &caller(), context, || peer.has_disconnected()) {
-                    Ok(accepted) => {
-                        return RequestOutcome::Taken(SocketTakeover::Poll(accepted), open_connection);
-                    }
-                    Err(reply) => *reply,
-                }
+                let accepted = long_poll::accept(&request, &caller(), context, || peer.has_disconnected());
+                return Answer::Now(taken(accepted.map(SocketTakeover::Poll), open_connection));
             }
             ("/poll", &Method::POST) => {
                 let caller = caller();
@@ -152,7 +177,7 @@ impl<'a> SessionlessConnection<'a> {
                 ApiError::not_found(message).into()
             }
         };
-        RequestOutcome::Reply(reply)
+        reply.into()
     }
 
     /// Returns the entry that counts this client's connection. A proxy may send requests from many clients on
@@ -171,20 +196,18 @@ impl<'a> SessionlessConnection<'a> {
 
     /// Executes commands. A client with a session has as much time for its next request as a new client has
     /// for its first.
-    fn command(&self, request: Request<Incoming>, caller: Caller) -> RequestOutcome<'a> {
+    fn command(&self, request: Request<Incoming>, caller: Caller) -> Answer<'a> {
         let client = Arc::clone(&self.context.client);
-        let session = match poll::session(&request, &caller, &client) {
+        let session = match long_poll::session(&request, &caller, &client) {
             Ok(session) => session,
-            Err(reply) => return RequestOutcome::Reply(*reply),
+            Err(reply) => return (*reply).into(),
         };
         let (context, timeout) = (self.context, self.timeout);
         timeout.renew(context);
-        RequestOutcome::Deferred(Box::pin(async move {
+        Answer::Later(Box::pin(async move {
             let still_working = || timeout.renew(context);
             let within = context.handshake_timeout;
-            DeferredOutcome::Reply(
-                poll::command(request, session, caller, client, (within, still_working)).await,
-            )
+            Ok(long_poll::command(request, session, caller, client, (within, still_working)).await)
         }))
     }
 
@@ -194,18 +217,14 @@ impl<'a> SessionlessConnection<'a> {
         caller: Caller,
         peer: &Peer<TcpSocket>,
         open_connection: OpenConnection,
-    ) -> RequestOutcome<'a> {
+    ) -> Answer<'a> {
         let (context, timeout, peer) = (self.context, self.timeout, peer.clone());
         match bayeux::read_head(request, caller, context) {
-            Err(reply) => RequestOutcome::Reply(*reply),
-            Ok(bayeux_request) => RequestOutcome::Deferred(Box::pin(async move {
-                match bayeux_request
-                    .answer(context, || timeout.renew(context), || peer.has_disconnected())
-                    .await
-                {
-                    Ok(accepted) => DeferredOutcome::Taken(SocketTakeover::Poll(accepted), open_connection),
-                    Err(reply) => DeferredOutcome::Reply(*reply),
-                }
+            Err(reply) => (*reply).into(),
+            Ok(bayeux_request) => Answer::Later(Box::pin(async move {
+                let (has_session, has_ended) = (|| timeout.renew(context), || peer.has_disconnected());
+                let accepted = bayeux_request.answer(context, has_session, has_ended).await;
+                taken(accepted.map(SocketTakeover::Poll), open_connection)
             })),
         }
     }
@@ -242,7 +261,7 @@ impl<'a> SessionlessConnection<'a> {
         address: IpAddr,
         open_connection: OpenConnection,
         decision: Option<AuthDecision>,
-    ) -> RequestOutcome<'a> {
+    ) -> Answer<'a> {
         join_connection_lines(request.headers_mut());
         let upgrade = |request: &Request<Incoming>, answer| {
             let wanted = parse_query(request.uri().query().unwrap_or_default());
@@ -254,7 +273,7 @@ impl<'a> SessionlessConnection<'a> {
             && let Some(answer) = upgrade_response::head(&request)
         {
             let takeover = SocketTakeover::WebSocket(upgrade(&request, answer));
-            return RequestOutcome::Taken(takeover, open_connection);
+            return Answer::Now(Err((takeover, open_connection)));
         }
         let reply = switching_protocols(&request);
         if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -263,7 +282,7 @@ impl<'a> SessionlessConnection<'a> {
             // Spawn a separate task: hyper's task, with its buffers, finishes with the upgrade and is freed.
             tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
         }
-        RequestOutcome::Reply(reply)
+        reply.into()
     }
 }
 
@@ -323,13 +342,12 @@ async fn take_socket(on_upgrade: OnUpgrade) -> Option<Upgraded<TcpSocket>> {
             return None;
         }
     };
-    let Ok(parts) = upgraded.downcast::<TokioIo<PrefixedIo<SharedSocket<TcpSocket>>>>() else {
+    let Ok(parts) = upgraded.downcast::<TokioIo<SharedSocket<TcpSocket>>>() else {
         tracing::error!("connection closed: after an upgrade, hyper returned a socket of an unknown type");
         return None;
     };
     // Copy the bytes, although there are usually none: otherwise, hyper's whole buffer would stay allocated.
-    let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
-    Some((socket.into_inner(), read_already))
+    Some(parts.io.into_inner().into_parts(&parts.read_buf))
 }
 
 #[cfg(test)]

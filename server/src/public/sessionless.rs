@@ -1,12 +1,10 @@
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn, ready};
-use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
 
-use encke_core::dialect::json::Json;
 use encke_core::session::ConnectionInput;
 use futures_util::future::Either;
 use hyper::server::conn::http1;
@@ -15,19 +13,17 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
-use super::deadline::{ConnectionDeadline, RequestTimeout, serve_until};
-use super::routing::{DeferredOutcome, RequestOutcome};
+use super::deadline::{ConnectionDeadline, serve_until};
+use super::routing::{Answer, SessionlessConnection, SocketTakeover};
 use super::shared_socket::{Peer, SharedSocket};
-use super::{Context, NotServed, poll_loop};
-use crate::admission::{Handshake, OpenConnection};
+use super::{Context, NotServed};
+use crate::admission::OpenConnection;
 use crate::client::Attachment;
-use crate::connection::{Socket, TcpSocket};
-use crate::http::{MAX_HEAD_BYTES, PrefixedIo};
+use crate::connection::{self, Socket, TcpSocket};
+use crate::http::MAX_HEAD_BYTES;
 use crate::locks::Mutex;
 use crate::proxies::read_source;
 use crate::session::{Mailbox, SessionHandle};
-use crate::transport::websocket::Upgrade;
-use crate::transport::{poll, sse};
 
 /// A socket on which requests may arrive.
 pub(super) enum IncomingSocket {
@@ -83,13 +79,6 @@ impl Drop for AnswerLossGuard<'_> {
     }
 }
 
-/// Purpose for which a request takes over its socket.
-pub(super) enum SocketTakeover {
-    WebSocket(Upgrade<Json>),
-    Events(sse::Accepted),
-    Poll(poll::Accepted),
-}
-
 /// A socket that was taken over by a request.
 pub(super) struct TakenSocket {
     pub(super) socket: TcpSocket,
@@ -98,46 +87,6 @@ pub(super) struct TakenSocket {
     pub(super) takeover: SocketTakeover,
     /// Entry that counts the client's connection.
     pub(super) client_entry: OpenConnection,
-}
-
-/// A connection without a session: before its first session, or between polls.
-#[derive(Clone)]
-pub(super) struct SessionlessConnection<'a> {
-    pub(super) context: &'a Arc<Context>,
-    /// Address of the client. Behind a proxy, the proxy's address until the client's is known.
-    pub(super) address: IpAddr,
-    /// Set until the client has shown that it has a session.
-    pub(super) handshake: Option<&'a Handshake>,
-    pub(super) open_connection: OpenConnection,
-    pub(super) timeout: &'a RequestTimeout,
-}
-
-/// Serves a connection in a new task. Until the client sends something, the task is small, and nothing else
-/// is allocated.
-pub(super) fn spawn(
-    socket: TcpStream,
-    peer: IpAddr,
-    handshake: Handshake,
-    open_connection: OpenConnection,
-    context: Arc<Context>,
-) {
-    tokio::spawn(async move {
-        let timeout = RequestTimeout::new(&context, false);
-        let handshake = Some(&handshake);
-        let stopped = pin!(context.stop.cancelled());
-        let mut end = ConnectionDeadline::new(&timeout, handshake, stopped, &context);
-        let mut arrival = SessionlessConnection {
-            context: &context,
-            address: peer,
-            handshake,
-            open_connection,
-            timeout: &timeout,
-        };
-        let Some(served) = arrival.wait_for_takeover(IncomingSocket::New(socket), &mut end).await else {
-            return;
-        };
-        poll_loop::hand_over(served, arrival.address, arrival.open_connection, &context);
-    });
 }
 
 impl IncomingSocket {
@@ -153,7 +102,9 @@ impl IncomingSocket {
     fn poll_readable(&self, task: &mut Task<'_>) -> Poll<Result<(), NotServed>> {
         let readable = match self {
             Self::New(socket) => socket.poll_read_ready(task),
-            Self::AfterPoll(socket, read_already, _) if read_already.is_empty() => socket.poll_readable(task),
+            Self::AfterPoll(socket, read_already, _) if read_already.is_empty() => {
+                connection::poll_readable(socket, task)
+            }
             Self::AfterPoll(..) => Poll::Ready(Ok(())),
         };
         readable.map_err(NotServed::ConnectionLost)
@@ -204,17 +155,17 @@ impl SessionlessConnection<'_> {
         };
         let this = &*self;
         let was_pipelined = !read_already.is_empty();
-        let (socket, peer) = SharedSocket::new(socket);
+        let (socket, peer) = SharedSocket::new(socket, read_already);
         let (takeover, has_next_request) = (<Mutex<_>>::new(None), AtomicBool::new(false));
         let service = service_fn(|request| {
             // Record the takeover immediately. If hyper finds that the client has disconnected, it may drop
             // the future below without polling it, and the session would never learn of the disconnect.
             let note = |by| *takeover.lock() = Some(by);
             let reply = match this.answer(request, &peer) {
-                RequestOutcome::Reply(reply) => Some(Either::Left(ready(DeferredOutcome::Reply(reply)))),
-                RequestOutcome::Deferred(outcome) => Some(Either::Right(outcome)),
-                RequestOutcome::Taken(by, open_connection) => {
-                    note((by, open_connection));
+                Answer::Now(Ok(reply)) => Some(Either::Left(ready(Ok(reply)))),
+                Answer::Later(outcome) => Some(Either::Right(outcome)),
+                Answer::Now(Err(by)) => {
+                    note(by);
                     None
                 }
             };
@@ -222,9 +173,9 @@ impl SessionlessConnection<'_> {
             async move {
                 let Some(reply) = reply else { return pending().await };
                 let reply = match reply.await {
-                    DeferredOutcome::Reply(reply) => reply,
-                    DeferredOutcome::Taken(by, open_connection) => {
-                        note((by, open_connection));
+                    Ok(reply) => reply,
+                    Err(by) => {
+                        note(by);
                         return pending().await;
                     }
                 };
@@ -237,7 +188,7 @@ impl SessionlessConnection<'_> {
         });
         let mut connection = http1::Builder::new()
             .max_buf_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(PrefixedIo::new(socket, read_already)), service)
+            .serve_connection(TokioIo::new(socket), service)
             .with_upgrades();
         // Declared after `connection`, which owns the socket, so that it is dropped first.
         let _unproven = answered.map(|answered| AnswerLossGuard {
@@ -257,7 +208,7 @@ impl SessionlessConnection<'_> {
         let Some((takeover, client_entry)) = takeover.await? else { return Ok(None) };
         let parts = connection.into_parts().expect("no response has upgraded the connection");
         let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
-        Ok(Some(TakenSocket { socket: socket.into_inner(), read_already, takeover, client_entry }))
+        Ok(Some(TakenSocket { socket, read_already, takeover, client_entry }))
     }
 
     /// Handles everything before HTTP: the PROXY header and the TLS handshake.
@@ -271,7 +222,7 @@ impl SessionlessConnection<'_> {
             }
             self.open_connection = self.context.connections.enter(self.context.permit(client)?);
         }
-        TcpSocket::accept(socket, self.context.tls.as_deref()).await.map_err(NotServed::Tls)
+        connection::accept(socket, self.context.tls.as_deref()).await.map_err(NotServed::Tls)
     }
 }
 
@@ -306,7 +257,7 @@ mod tests {
             let read =
                 Pin::new(&mut socket).poll_read(&mut Task::from_waker(&waker), &mut ReadBuf::new(&mut byte));
             assert!(read.is_pending() && Arc::strong_count(&reader) == before + 1);
-            let arriving = IncomingSocket::AfterPoll(TcpSocket::Plain(socket), Vec::new(), None);
+            let arriving = IncomingSocket::AfterPoll(TcpSocket::Left(socket), Vec::new(), None);
             assert!(arriving.poll_readable(&mut Task::from_waker(Waker::noop())).is_pending());
             assert_eq!(Arc::strong_count(&reader), before, "the waiting task has replaced the reader");
             Ok(())

@@ -21,6 +21,8 @@ pub(crate) struct Peer<S>(Weak<Mutex<SharedState<S>>>);
 struct SharedState<S> {
     /// `None` once the socket has been taken back.
     socket: Option<S>,
+    /// Bytes that were already read from the socket, and come before all others.
+    read_already: Vec<u8>,
     end: Option<PeerEnd>,
 }
 
@@ -37,15 +39,18 @@ enum PeerEnd {
 const NOT_TAKEN_BACK: &str = "the socket was not taken back";
 
 impl<S: Unpin> SharedSocket<S> {
-    pub(crate) fn new(socket: S) -> (Self, Peer<S>) {
-        let state = Arc::new(Mutex::new(SharedState { socket: Some(socket), end: None }));
+    /// Shares a socket, from which these bytes were already read.
+    pub(crate) fn new(socket: S, read_already: Vec<u8>) -> (Self, Peer<S>) {
+        let state = Arc::new(Mutex::new(SharedState { socket: Some(socket), read_already, end: None }));
         let peer = Peer(Arc::downgrade(&state));
         (Self(state), peer)
     }
 
-    /// Takes the socket back.
-    pub(crate) fn into_inner(self) -> S {
-        self.0.lock().socket.take().expect(NOT_TAKEN_BACK)
+    /// Takes the socket back, with the bytes that are still unused: `next`, which the last read returned, and
+    /// the rest of the bytes that were already read.
+    pub(crate) fn into_parts(self, next: &[u8]) -> (S, Vec<u8>) {
+        let mut state = self.0.lock();
+        (state.socket.take().expect(NOT_TAKEN_BACK), [next, &state.read_already].concat())
     }
 
     fn with_socket<T>(&self, act: impl FnOnce(Pin<&mut S>) -> T) -> T {
@@ -66,7 +71,7 @@ impl<S: Socket> Peer<S> {
     /// stream has not ended.
     pub(crate) fn may_have_missed_bytes(&self) -> bool {
         self.0.upgrade().is_some_and(|state| {
-            let SharedState { socket, end } = &*state.lock();
+            let SharedState { socket, end, .. } = &*state.lock();
             match end {
                 Some(PeerEnd::Ended { acknowledged_all }) => !acknowledged_all,
                 Some(PeerEnd::Failed) => true,
@@ -89,7 +94,14 @@ impl<S: Socket> AsyncRead for SharedSocket<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
-        let SharedState { socket, end } = &mut *state;
+        let SharedState { socket, read_already, end } = &mut *state;
+        if !read_already.is_empty() {
+            let count = read_already.len().min(buf.remaining());
+            buf.put_slice(&read_already[..count]);
+            read_already.drain(..count);
+            read_already.shrink_to_fit();
+            return Poll::Ready(Ok(()));
+        }
         let socket = socket.as_mut().expect(NOT_TAKEN_BACK);
         let before = buf.remaining();
         let read = ready!(Pin::new(&mut *socket).poll_read(context, buf));
@@ -149,7 +161,8 @@ mod tests {
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let client = TcpStream::connect(listener.local_addr()?).await?;
-            let (mut shared, peer) = SharedSocket::new(TcpSocket::Plain(listener.accept().await?.0));
+            let (mut shared, peer) =
+                SharedSocket::new(TcpSocket::Left(listener.accept().await?.0), Vec::new());
             assert!(!peer.has_disconnected());
             drop(client);
             assert_eq!(shared.read(&mut [0]).await?, 0);
@@ -157,7 +170,7 @@ mod tests {
             // Output after the peer's end of stream is not counted.
             shared.write_all(b"late").await?;
             assert!(!peer.may_have_missed_bytes());
-            let _socket = shared.into_inner();
+            let _socket = shared.into_parts(b"");
             assert!(!peer.has_disconnected(), "unknown once the socket is taken back");
             Ok(())
         })
@@ -169,7 +182,8 @@ mod tests {
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let client = TcpStream::connect(listener.local_addr()?).await?;
-            let (mut shared, peer) = SharedSocket::new(TcpSocket::Plain(listener.accept().await?.0));
+            let (mut shared, peer) =
+                SharedSocket::new(TcpSocket::Left(listener.accept().await?.0), Vec::new());
             shared.write_all(b"answer").await?;
             client.readable().await?;
             assert!(!peer.may_have_missed_bytes());
@@ -178,6 +192,28 @@ mod tests {
             let error = shared.read(&mut [0]).await.expect_err("a connection reset");
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
             assert!(peer.may_have_missed_bytes());
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn bytes_that_were_already_read_come_first() -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let mut client = TcpStream::connect(listener.local_addr()?).await?;
+            client.write_all(b"def").await?;
+            let socket = TcpSocket::Left(listener.accept().await?.0);
+            let (mut shared, _peer) = SharedSocket::new(socket, b"abc".to_vec());
+            let mut two = [0; 2];
+            shared.read_exact(&mut two).await?;
+            assert_eq!(&two, b"ab");
+            let (socket, unused) = shared.into_parts(b"b");
+            assert_eq!(unused, b"bc");
+            let (mut shared, _peer) = SharedSocket::new(socket, unused);
+            let mut rest = [0; 5];
+            shared.read_exact(&mut rest).await?;
+            assert_eq!(&rest, b"bcdef");
             Ok(())
         })
     }

@@ -62,11 +62,11 @@ impl SimulatedServer {
                     .headers_mut()
                     .insert(COOKIE, HeaderValue::try_from(cookie).expect("letters and digits"));
             }
-            let (socket, peer) = SharedSocket::new(socket::Adapter(socket));
+            let (socket, peer) = SharedSocket::new(socket::Adapter(socket), Vec::new());
             let answered = request_with_body(request, address, client)
                 .answer(&public, || (), || peer.has_disconnected())
                 .await;
-            let mut socket = socket.into_inner();
+            let (mut socket, _) = socket.into_parts(b"");
             match answered {
                 Ok(accepted) => {
                     let ResponseWriter::Bayeux(writer) = &accepted.writer else {

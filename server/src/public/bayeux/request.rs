@@ -14,7 +14,7 @@ use crate::client::Caller;
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::public::poll::keeps_alive;
+use crate::public::long_poll::keeps_alive;
 use crate::public::receive::read;
 use crate::public::{Context, cors};
 use crate::session::SessionCell;
