@@ -5,7 +5,6 @@ mod call;
 mod context;
 mod errors;
 mod handler;
-mod hold;
 mod pending;
 mod presence;
 mod publish;

@@ -51,10 +51,6 @@ impl<I> PendingCommands<I> {
         Self { in_flight: VecDeque::new(), kind, deferred: VecDeque::new() }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.in_flight.len() + self.deferred.len()
-    }
-
     /// Whether a command of this kind may start now.
     pub(super) fn admits(&self, kind: CommandKind) -> bool {
         kind == self.kind && kind != CommandKind::Other && self.has_room()

@@ -1,17 +1,16 @@
 use encke_core::close::CloseCode;
-use encke_core::dialect::{Dialect, Success, TextSink};
+use encke_core::dialect::CommandError;
 
+use super::CommandContext;
 use super::errors::forbidden;
-use super::{CommandContext, CommandHandler, CommandOutcome};
 use crate::auth::AuthError;
-use crate::client::{IdentifyError, unsubscribed};
+use crate::channel::ChannelName;
+use crate::client::IdentifyError;
 
-/// Replaces the client's token, and unsubscribes from the channels that the new token does not allow.
-pub(super) fn refresh(
-    token: &str,
-    handler: &mut CommandHandler<'_, impl Dialect, impl TextSink>,
-) -> CommandOutcome {
-    let CommandContext { session, services, source } = handler.context;
+/// Replaces the client's token, and unsubscribes from the channels that the new token does not allow. Returns
+/// these channels.
+pub(super) fn refresh(context: CommandContext<'_>, token: &str) -> Result<Vec<ChannelName>, CommandError> {
+    let CommandContext { session, services, source } = context;
     if services.access.has_connect_hook() {
         return Err(forbidden(
             "tokens cannot be refreshed: the backend authenticates clients when they connect",
@@ -24,11 +23,6 @@ pub(super) fn refresh(
             session.close_connection(source, CloseCode::Unauthorized);
         }
     })?;
-    let Some(revoked) = services.sessions.lifecycle.refresh(session, source, &identity) else {
-        return Err(forbidden("the token belongs to another user"));
-    };
-    for channel in &revoked {
-        handler.dialect.notify(&unsubscribed(channel, "forbidden"), handler.out);
-    }
-    Ok(Success::Done)
+    let revoked = services.sessions.refresh(session, source, &identity);
+    revoked.ok_or_else(|| forbidden("the token belongs to another user"))
 }

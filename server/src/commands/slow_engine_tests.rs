@@ -50,7 +50,7 @@ impl SlowEngineWorld {
     fn receive(&mut self, text: &str) {
         let Self { commands, attachment, backlog, written, .. } = self;
         let (context, dialect) = (CommandContext::from(&*attachment), &mut Json::default());
-        commands.handle_text(text, &mut CommandHandler { context, backlog, dialect, out: written });
+        CommandHandler { context, commands, backlog, dialect, out: written }.handle_text(text);
     }
 
     fn publish(&mut self, id: usize) {
@@ -71,7 +71,7 @@ impl SlowEngineWorld {
         let Self { commands, attachment, backlog, written, .. } = self;
         let mut task = TaskContext::from_waker(Waker::noop());
         let (context, dialect) = (CommandContext::from(&*attachment), &mut Json::default());
-        commands.poll_pending(&mut task, &mut CommandHandler { context, backlog, dialect, out: written })
+        CommandHandler { context, commands, backlog, dialect, out: written }.poll_pending(&mut task)
     }
 }
 

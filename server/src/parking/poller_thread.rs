@@ -37,28 +37,15 @@ impl PollerThread {
         })?;
         Ok(Self { poller: Arc::clone(poller), thread: Some(thread) })
     }
-
-    /// Stops the thread. The connections of its poller can no longer be parked afterwards.
-    pub(crate) fn stop(mut self) {
-        self.poller.stop();
-        self.join();
-    }
-}
-
-impl PollerThread {
-    fn join(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            // A panic would have aborted the process.
-            let _ = thread.join();
-        }
-    }
 }
 
 impl Drop for PollerThread {
+    /// Stops the thread. The connections of its poller can no longer be parked afterwards.
     fn drop(&mut self) {
-        if self.thread.is_some() {
-            self.poller.stop();
-            self.join();
+        self.poller.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic would have aborted the process.
+            let _ = thread.join();
         }
     }
 }

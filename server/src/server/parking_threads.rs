@@ -72,8 +72,8 @@ impl ParkingThreads {
     /// Stops the threads, and closes the parked connections.
     pub(crate) fn stop(self) {
         if let Some((threads, sessions)) = self.0 {
-            threads.into_iter().for_each(PollerThread::stop);
-            sessions.lifecycle.close_parked();
+            drop(threads);
+            sessions.close_parked();
         }
     }
 }

@@ -89,3 +89,9 @@ pub trait TextSink {
     /// Accepts one text.
     fn text(&mut self, text: &str);
 }
+
+impl<T: TextSink> TextSink for &mut T {
+    fn text(&mut self, text: &str) {
+        (**self).text(text);
+    }
+}

@@ -9,11 +9,11 @@ use encke_core::session::ConnectionInput;
 use super::dialect::WebSocketDialect;
 use super::frame::{Frames, write_ping};
 use crate::channel::LogMessage;
-use crate::client::{Attachment, Services, goaway, retry_ms};
+use crate::client::{Services, goaway, retry_ms};
 use crate::commands::{CommandHandler, Commands};
 use crate::connection::{End, Ending, Handled, Link, Protocol, Socket};
 use crate::session::{
-    Backlog, Channel, DeliveryBatch, DeliveryWriter, SessionCell, SessionOutbox, Transport, take_batch,
+    Channel, DeliveryBatch, DeliveryWriter, SessionCell, SessionOutbox, Transport, take_batch,
 };
 
 /// A WebSocket with a session.
@@ -26,17 +26,15 @@ pub(crate) struct WebSocket<D: WebSocketDialect, H> {
 impl<D: WebSocketDialect, H> WebSocket<D, H> {
     /// Executes the commands in a text message.
     pub(crate) fn run_commands(&mut self, text: &str, link: &mut Link<'_, Commands<D>>) {
-        let (commands, mut frames) = (&mut *link.commands, Frames(&mut link.out.bytes));
-        commands.handle_text(text, &mut self.handler(link.attachment, link.backlog, &mut frames));
+        self.handler(link).handle_text(text);
     }
 
-    fn handler<'a, 'f>(
+    fn handler<'a>(
         &'a mut self,
-        attachment: &'a Attachment,
-        backlog: &'a mut Backlog,
-        out: &'a mut Frames<'f>,
-    ) -> CommandHandler<'a, D, Frames<'f>> {
-        CommandHandler { context: attachment.into(), backlog, dialect: &mut self.dialect, out }
+        Link { attachment, commands, backlog, out, .. }: &'a mut Link<'_, Commands<D>>,
+    ) -> CommandHandler<'a, D, Frames<'a>> {
+        let (context, out) = ((*attachment).into(), Frames(&mut out.bytes));
+        CommandHandler { context, commands, backlog, dialect: &mut self.dialect, out }
     }
 
     /// Returns the session's input for a pong with this seq.
@@ -129,8 +127,7 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
         task: &mut task::Context<'_>,
         link: &mut Link<'_, Commands<D>>,
     ) -> Option<Poll<()>> {
-        let (commands, mut frames) = (&mut *link.commands, Frames(&mut link.out.bytes));
-        commands.poll_pending(task, &mut self.handler(link.attachment, link.backlog, &mut frames))
+        self.handler(link).poll_pending(task)
     }
 
     fn has_pending(commands: &Commands<D>) -> bool {
