@@ -26,13 +26,7 @@ use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use encke_timeouts::clock::UnixTime;
-use encke_timeouts::{ExpiryBatch, TimerScheme, WheelTimer};
-use tokio_util::sync::CancellationToken;
-
-use crate::admission::{Handshakes, RefusalReason};
-use crate::auth::Operator;
-use crate::client;
+use crate::admission::RefusalReason;
 use crate::connection;
 use crate::http::body::{BodyLimits, check_json, read};
 use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};

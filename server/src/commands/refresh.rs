@@ -23,6 +23,6 @@ pub(super) fn refresh(context: CommandContext<'_>, token: &str) -> Result<Vec<Ch
             session.close_connection(source, CloseCode::Unauthorized);
         }
     })?;
-    let revoked = services.sessions.refresh(session, source, &identity);
+    let revoked = services.sessions.lifecycle.refresh(session, source, &identity);
     revoked.ok_or_else(|| forbidden("the token belongs to another user"))
 }

@@ -53,7 +53,7 @@ fn admit_poll<B>(
     has_ended: impl Fn() -> bool,
 ) -> Result<Accepted, Refusal> {
     services.check_origin(caller)?;
-    let kind = ConnectionKind::Poll { hold: services.sessions.settings().poll_hold };
+    let kind = ConnectionKind::Poll { hold: services.sessions.lifecycle.settings().poll_hold };
     let Query { mut wanted, channels, last } = Query::read(request, kind, &services.settings)
         .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
     if wanted.session.resume.is_none() {

@@ -73,7 +73,7 @@ impl ParkingThreads {
     pub(crate) fn stop(self) {
         if let Some((threads, sessions)) = self.0 {
             drop(threads);
-            sessions.close_parked();
+            sessions.lifecycle.close_parked();
         }
     }
 }

@@ -18,16 +18,14 @@ mod subscriptions;
 mod table;
 mod transport;
 
-pub(crate) use attach::{AttachRefusal, AttachRequest, Attached, SessionRequest};
-pub(crate) use cell::{SessionCell, SessionHandle, SessionLookup, SessionRef, Transport};
-pub(crate) use command_source::{ClientInput, CommandSource};
-pub(crate) use delivery::{Backlog, DeliveryBatch, DeliveryWriter, SessionOutbox, take_batch};
-pub(crate) use direct_messages::DirectMessageError;
+pub(crate) use channels::{Channel, Channels, SessionLogs, SessionOutbox};
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;
 pub use id::SessionId;
 pub(crate) use id::{ExposedToken, InvalidSessionId};
-pub(crate) use lifecycle::{AttachRefusal, AttachRequest, Attached, EventSink, RestoredSessions, Sessions};
+pub(crate) use lifecycle::{
+    AttachRefusal, AttachRequest, Attached, EventSink, RestoredSessions, SessionRequest, Sessions,
+};
 pub(crate) use session_ref::SessionRef;
 pub(crate) use subscriptions::{
     Backlog, ClientInput, CommandSource, DeliveryBatch, DeliveryWriter, DirectMessageError, SessionLimits,

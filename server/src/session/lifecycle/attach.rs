@@ -9,74 +9,8 @@ use super::attach_request::{AttachRefusal, AttachRequest, Attached};
 use super::sessions::Sessions;
 use crate::admission::Permit;
 use crate::auth::Identity;
-use crate::channel::ChannelName;
-
-/// The session that a client asks for, and its connection.
-#[derive(PartialEq, Eq)]
-pub(crate) struct SessionRequest {
-    /// Resume token from the client, not verified yet.
-    pub(crate) resume: Option<String>,
-    /// Seq of the last message that the client has received, if reported.
-    pub(crate) seq: Option<u64>,
-    pub(crate) kind: ConnectionKind,
-    pub(crate) dialect: DialectName,
-    /// Messages that a client is assumed to have received if it sends no `seq`.
-    pub(crate) delivery: DeliveryMode,
-    /// Whether the request fails if the session cannot be resumed, instead of opening a new one.
-    pub(crate) only_resume: bool,
-}
-
-impl SessionRequest {
-    /// Creates the request for a new session.
-    pub(crate) fn new(kind: ConnectionKind, dialect: DialectName) -> Self {
-        let delivery = DeliveryMode::AtLeastOnce;
-        Self { resume: None, seq: None, kind, dialect, delivery, only_resume: false }
-    }
-}
-
-/// A request to attach a connection to a session.
-pub(crate) struct AttachRequest {
-    pub(crate) wanted: SessionRequest,
-    pub(crate) identity: Identity,
-    pub(crate) address: IpAddr,
-    /// Whether the address is below its rate limit for new sessions.
-    pub(crate) can_open: bool,
-}
-
-/// A connection that is attached to a session.
-pub(crate) struct Attached {
-    pub(crate) session: SessionHandle,
-    /// Whether the session is the one that the client asked to resume.
-    pub(crate) recovered: bool,
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) transport: Transport,
-    pub(crate) dialect: DialectName,
-    /// Channels that were unsubscribed because the client's new token no longer allows them.
-    pub(crate) revoked: Vec<ChannelName>,
-}
-
-/// Why a connection was not given a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttachRefusal {
-    /// The limit on all connections, or on the connections of one address, is reached.
-    TooManyConnections,
-    /// The limit on sessions is reached.
-    TooManySessions,
-    /// The address opens new sessions too fast.
-    TooManyNewSessions,
-    /// The server is shutting down, and its sessions end.
-    Draining,
-    /// The server is shutting down, and its sessions continue in the next process.
-    Moved,
-    /// The session belongs to another user.
-    WrongUser,
-    /// The session no longer exists, and the request does not allow opening a new one.
-    SessionGone,
-    /// The session ended with this code while it had no connection, and its client has not been notified yet.
-    Ended(CloseCode),
-    /// The connection has already ended, and its client is connected over a newer one.
-    AlreadyReconnected,
-}
+use crate::session::id::{ResumeSecret, ResumeToken, SessionId};
+use crate::session::table::{Mailbox, PollAdvice, SessionCell, SessionHandle, SessionState, token_deadline};
 
 impl Sessions {
     /// Attaches a connection to the session it asks for, or to a new one. A connection without a permit may
@@ -130,7 +64,9 @@ impl Sessions {
             // Keep the entry if this close code might not reach the client: its connection may have ended,
             // and a Bayeux client may have another message in flight.
             let can_notify = request.wanted.dialect != DialectName::Bayeux && !has_ended();
-            let close_code = |token| if can_notify { self.ended.take(token) } else { self.ended.get(token) };
+            let close_code = |token| {
+                if can_notify { self.lifecycle.ended.take(token) } else { self.lifecycle.ended.get(token) }
+            };
             if let Some(code) = token.as_ref().and_then(close_code) {
                 return Err(AttachRefusal::Ended(code));
             }
@@ -290,10 +226,11 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use encke_core::session::{ConnectionKind, DeliveryMode};
+    use encke_core::session::ConnectionKind;
     use encke_timeouts::Timeouts;
     use encke_timeouts::clock::Clock;
 
+    use super::super::attach_request::SessionRequest;
     use super::*;
     use crate::admission::Permits;
     use crate::config::Settings;

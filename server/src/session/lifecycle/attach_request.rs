@@ -10,23 +10,36 @@ use crate::channel::ChannelName;
 use crate::session::table::{Mailbox, SessionHandle};
 use crate::session::transport::Transport;
 
-/// A request to attach a connection to a session.
-#[derive(Clone)]
-pub(crate) struct AttachRequest {
+/// The session that a client asks for, and its connection.
+#[derive(PartialEq, Eq)]
+pub(crate) struct SessionRequest {
     /// Resume token from the client, not verified yet.
     pub(crate) resume: Option<String>,
     /// Seq of the last message that the client has received, if reported.
     pub(crate) seq: Option<u64>,
-    pub(crate) identity: Identity,
-    pub(crate) address: IpAddr,
     pub(crate) kind: ConnectionKind,
     pub(crate) dialect: DialectName,
     /// Messages that a client is assumed to have received if it sends no `seq`.
     pub(crate) delivery: DeliveryMode,
-    /// Whether the address is below its rate limit for new sessions.
-    pub(crate) can_open: bool,
     /// Whether the request fails if the session cannot be resumed, instead of opening a new one.
     pub(crate) only_resume: bool,
+}
+
+impl SessionRequest {
+    /// Creates the request for a new session.
+    pub(crate) fn new(kind: ConnectionKind, dialect: DialectName) -> Self {
+        let delivery = DeliveryMode::AtLeastOnce;
+        Self { resume: None, seq: None, kind, dialect, delivery, only_resume: false }
+    }
+}
+
+/// A request to attach a connection to a session.
+pub(crate) struct AttachRequest {
+    pub(crate) wanted: SessionRequest,
+    pub(crate) identity: Identity,
+    pub(crate) address: IpAddr,
+    /// Whether the address is below its rate limit for new sessions.
+    pub(crate) can_open: bool,
 }
 
 /// A connection that is attached to a session.

@@ -14,7 +14,7 @@ mod step_in_progress;
 mod suspended_sessions;
 mod timeline;
 
-pub(crate) use attach_request::{AttachRefusal, AttachRequest, Attached};
+pub(crate) use attach_request::{AttachRefusal, AttachRequest, Attached, SessionRequest};
 pub(crate) use event_sink::EventSink;
 pub(crate) use sessions::Sessions;
 pub(crate) use snapshot::RestoredSessions;

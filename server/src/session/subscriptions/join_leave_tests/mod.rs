@@ -19,7 +19,6 @@ use parking_lot::Mutex;
 
 use super::CommandSource;
 use super::join_leave::MAX_QUEUED;
-use super::{AttachRequest, CommandSource, SessionHandle, SessionRequest};
 use crate::auth::{Grant, Permission};
 use crate::channel::{ChannelName, HistoryPart};
 use crate::client;
@@ -30,7 +29,7 @@ use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks};
 use crate::executor::{BoxedTask, Executor};
 use crate::server::assembly;
-use crate::session::{AttachRequest, Attached, SessionHandle};
+use crate::session::{AttachRequest, Attached, SessionHandle, SessionRequest};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NO_STALL: Duration = Duration::from_hours(60 * 24);
