@@ -15,20 +15,21 @@
 //!
 //! - **tokio** (built without its timers): the accept loops, and one task for each active connection. Only
 //!   that task reads and writes the connection's socket.
-//! - **The pollers** (`parking/`): threads that poll the sockets of parked connections, which have no task.
+//! - **The pollers** (`parking/` of encke-base): threads that poll the sockets of parked connections, which
+//!   have no task.
 //! - **The wheel thread** (crate `encke-timeouts`): owns the wheel. It receives timers to arm, advances the
 //!   wheel, and dispatches expiries. It runs no session code and takes no session lock.
 //! - **The workers** (crate `encke-timeouts`): for each expiry, a worker finds the session, locks it, lets it
 //!   handle its deadlines, and carries out the resulting actions.
 //!
 //! A session's state machine is pure and lives in `encke-core`; all changes to it go through
-//! `session/lifecycle/step.rs`. For the order of modules, see ARCHITECTURE.md; for the order of locks, `locks/level.rs`.
+//! `session/lifecycle/step.rs`. For the order of modules, see ARCHITECTURE.md; for the order of locks,
+//! `locks/level.rs` of encke-base.
 
 #![cfg_attr(test, allow(clippy::disallowed_types, reason = "locks of tests need no order"))]
 
 mod admin;
 mod admission;
-mod arena;
 pub mod auth;
 mod backend;
 mod channel;
@@ -38,20 +39,11 @@ mod commands;
 pub mod config;
 mod connection;
 mod engine;
-mod entropy;
 pub mod events;
-mod executor;
-#[cfg(all(test, feature = "simulation"))]
-mod fail_point;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod http;
 mod issuer;
-mod locks;
-mod metrics;
-mod outbound;
-mod parking;
-mod process;
 pub mod proxies;
 mod public;
 mod reminders;
@@ -60,13 +52,16 @@ mod session;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod snapshot;
-pub mod tls;
-mod trace;
 mod transport;
 
+#[cfg(all(test, feature = "simulation"))]
+use encke_base::fail_point;
+use encke_base::{arena, entropy, executor, locks, metrics, outbound, parking, process, trace};
+
 pub use admin::LogLinesDropped;
+pub use encke_base::process::systemd;
+pub use encke_base::tls;
 pub use engine::EvictsKeys;
-pub use process::systemd;
 #[doc(hidden)]
 pub use server::documented;
 pub use server::{ListenError, Listeners, Server, StartError};

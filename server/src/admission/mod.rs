@@ -3,7 +3,6 @@
 
 mod browsers;
 mod descriptor_limit;
-mod fair_eviction;
 mod handshakes;
 mod log_throttle;
 mod open_connections;
@@ -12,14 +11,15 @@ mod permits;
 mod rate_limiter;
 mod refusals;
 
+pub(crate) use encke_base::quota::{FairEviction, QuotaOwner, network};
+
 pub(crate) use browsers::{BrowserId, BrowserPoll, Browsers};
 pub(crate) use descriptor_limit::DescriptorLimit;
-pub(crate) use fair_eviction::{FairEviction, QuotaOwner};
 pub(crate) use handshakes::{Handshake, Handshakes};
 pub(crate) use log_throttle::LogThrottle;
 pub(crate) use open_connections::{CompactConnection, OpenConnection, OpenConnections};
 pub(crate) use partial_messages::{PartialMessage, PartialMessages};
-pub(crate) use permits::{Permit, Permits, network};
+pub(crate) use permits::{Permit, Permits};
 pub(crate) use rate_limiter::{RateDecision, RateLimiter, RateLimiters};
 pub use refusals::RefusalReason;
 pub(crate) use refusals::Refusals;

@@ -1,9 +1,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::network;
 use crate::locks::Mutex;
 
 /// Permits for connections or sockets: at most `limit` in total, and at most `limit_each` per address.
@@ -67,15 +68,6 @@ impl Drop for Permit {
                 taken.remove();
             }
         }
-    }
-}
-
-/// Unit that address limits apply to: an IPv4 address, or an IPv6 /64 network, which is usually assigned to
-/// one client.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 

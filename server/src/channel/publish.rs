@@ -188,8 +188,8 @@ impl<S: Subscriber> Channels<S> {
             .iter_mut()
             .map(|open| self.append_locked(open, now, LogMessage::Shared(Arc::clone(&message)), false))
             .collect();
-        #[cfg(all(test, feature = "simulation"))]
-        crate::fail_point::reach(crate::fail_point::FailPoint::Append);
+        #[cfg(feature = "simulation")]
+        encke_base::fail_point::reach(encke_base::fail_point::FailPoint::Append);
         // Append to the channel's own log last, so that no log drops the message while this function still
         // holds a reference.
         let channel = self.append_locked(&mut own, now, LogMessage::Shared(message), true);

@@ -137,18 +137,13 @@ impl ParkedSocket for std::net::TcpStream {
     }
 
     fn register(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()> {
-        match poller {
-            AnyPoller::Kernel(pollers) => pollers.poller_of(number).add(&*self, number),
-            #[cfg(feature = "simulation")]
-            AnyPoller::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
-        }
+        let pollers = poller.kernel().ok_or(io::ErrorKind::Unsupported)?;
+        pollers.poller_of(number).add(&*self, number)
     }
 
     fn deregister(&mut self, poller: &AnyPoller, number: u64) {
-        match poller {
-            AnyPoller::Kernel(pollers) => pollers.poller_of(number).remove(&*self),
-            #[cfg(feature = "simulation")]
-            AnyPoller::Simulated(_) => {}
+        if let Some(pollers) = poller.kernel() {
+            pollers.poller_of(number).remove(&*self);
         }
     }
 }

@@ -1,0 +1,28 @@
+//! The parts of Encke's server that know neither channels nor sessions.
+//!
+//! - Memory that threads share: [`locks`], [`arena`].
+//! - Interfaces to the system: [`entropy`], [`executor`], [`process`].
+//! - Connections: [`parking`], [`tls`], and [`outbound`] requests.
+//! - Observation: [`metrics`], [`trace`].
+//! - Fairness between users: [`quota`].
+
+#![allow(
+    clippy::len_without_is_empty,
+    clippy::new_without_default,
+    reason = "only the server uses this crate"
+)]
+#![cfg_attr(test, allow(clippy::disallowed_types, reason = "locks of tests need no order"))]
+
+pub mod arena;
+pub mod entropy;
+pub mod executor;
+#[cfg(feature = "simulation")]
+pub mod fail_point;
+pub mod locks;
+pub mod metrics;
+pub mod outbound;
+pub mod parking;
+pub mod process;
+pub mod quota;
+pub mod tls;
+pub mod trace;

@@ -1,0 +1,17 @@
+//! HTTP requests from the server to the operator's systems.
+//!
+//! hyper's client pools the connections. It uses HTTP/1.1, and rustls for TLS. Every deadline is on the
+//! wheel. Redirects are not followed: the operator has configured an address, and a signed request must not
+//! go anywhere else.
+
+mod backoff;
+mod client;
+mod pending;
+mod signature;
+mod target;
+
+pub use backoff::Backoff;
+pub use client::{OutboundClient, OutboundError, Trust};
+pub use pending::Pending;
+pub use signature::{Secret, headers};
+pub use target::Target;

@@ -1,6 +1,0 @@
-//! Relations of the process to its predecessor and its supervisor.
-
-mod retry;
-pub mod systemd;
-
-pub(crate) use retry::Retry;
