@@ -32,13 +32,11 @@ mod admin;
 mod admission;
 pub mod auth;
 mod backend;
-mod channel;
 pub mod cli;
 mod client;
 mod commands;
 pub mod config;
 mod connection;
-mod engine;
 pub mod events;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -57,11 +55,12 @@ mod transport;
 #[cfg(all(test, feature = "simulation"))]
 use encke_base::fail_point;
 use encke_base::{arena, entropy, executor, locks, metrics, outbound, parking, process, trace};
+use encke_broker::{channel, engine};
 
 pub use admin::LogLinesDropped;
 pub use encke_base::process::systemd;
 pub use encke_base::tls;
-pub use engine::EvictsKeys;
+pub use encke_broker::engine::EvictsKeys;
 #[doc(hidden)]
 pub use server::documented;
 pub use server::{ListenError, Listeners, Server, StartError};

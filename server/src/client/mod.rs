@@ -29,4 +29,6 @@ pub(crate) use services::{ClientSettings, ConnectionParking, Services, StalledCo
 #[cfg(test)]
 mod delivery_time_tests;
 #[cfg(test)]
+pub(crate) mod slow_engine;
+#[cfg(test)]
 pub(crate) mod test_services;

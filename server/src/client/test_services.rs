@@ -11,9 +11,9 @@ use encke_timeouts::clock::Clock;
 
 use super::Services;
 use crate::auth::Identity;
+use crate::client::slow_engine::{SlowControl, SlowEngine};
 use crate::config::Settings;
 use crate::engine::LogEngine;
-use crate::engine::slow::{SlowControl, SlowEngine};
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks};
 use crate::executor::NoTasks;

@@ -1,8 +1,8 @@
 use encke_core::dialect::CommandError;
 
-use super::errors::{forbidden, not_allowed};
+use super::errors::{bad_channel, forbidden, not_allowed};
 use crate::auth::Permission;
-use crate::channel::{ChannelName, InvalidChannelName};
+use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
 use crate::session::{ClientInput, CommandSource, SessionCell};
 
@@ -34,7 +34,10 @@ impl CommandContext<'_> {
         text: &str,
     ) -> Result<ChannelName, CommandError> {
         let name = match permission {
-            Permission::Publish => ChannelName::for_publish(text, self.services.settings.channel_name_bytes)?,
+            Permission::Publish => {
+                let max_bytes = self.services.settings.channel_name_bytes;
+                ChannelName::for_publish(text, max_bytes).map_err(bad_channel)?
+            }
             Permission::Subscribe | Permission::Presence => self.channel_name(text)?,
         };
         if !self.session.identity().allows(permission, name.as_str()) {
@@ -52,7 +55,7 @@ impl CommandContext<'_> {
         }
     }
 
-    pub(super) fn channel_name(self, text: &str) -> Result<ChannelName, InvalidChannelName> {
-        ChannelName::new(text, self.services.settings.channel_name_bytes)
+    pub(super) fn channel_name(self, text: &str) -> Result<ChannelName, CommandError> {
+        ChannelName::new(text, self.services.settings.channel_name_bytes).map_err(bad_channel)
     }
 }

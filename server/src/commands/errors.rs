@@ -54,23 +54,19 @@ pub(super) fn bad_data(error: BadJson) -> CommandError {
     CommandError { code: ErrorCode::Malformed, message: error.to_string() }
 }
 
-impl From<InvalidChannelName> for CommandError {
-    fn from(error: InvalidChannelName) -> Self {
-        Self { code: ErrorCode::BadChannel, message: error.to_string() }
-    }
+pub(super) fn bad_channel(error: InvalidChannelName) -> CommandError {
+    CommandError { code: ErrorCode::BadChannel, message: error.to_string() }
 }
 
-impl From<EngineError> for CommandError {
-    fn from(error: EngineError) -> Self {
-        let code = match error {
-            EngineError::TooManyChannels(_) => ErrorCode::Limit,
-            EngineError::Draining => ErrorCode::Draining,
-            EngineError::Unavailable => ErrorCode::Unavailable,
-            EngineError::OutcomeUnknown => ErrorCode::OutcomeUnknown,
-            EngineError::Overloaded => ErrorCode::Overloaded,
-        };
-        Self { code, message: error.to_string() }
-    }
+pub(super) fn engine_failed(error: EngineError) -> CommandError {
+    let code = match error {
+        EngineError::TooManyChannels(_) => ErrorCode::Limit,
+        EngineError::Draining => ErrorCode::Draining,
+        EngineError::Unavailable => ErrorCode::Unavailable,
+        EngineError::OutcomeUnknown => ErrorCode::OutcomeUnknown,
+        EngineError::Overloaded => ErrorCode::Overloaded,
+    };
+    CommandError { code, message: error.to_string() }
 }
 
 impl From<SubscribeError> for CommandError {
@@ -81,7 +77,7 @@ impl From<SubscribeError> for CommandError {
             SubscribeError::TooManySubscriptions { .. }
             | SubscribeError::Detached
             | SubscribeError::Ended => ErrorCode::Limit,
-            SubscribeError::Engine(error) => return error.into(),
+            SubscribeError::Engine(error) => return engine_failed(error),
         };
         Self { code, message: error.to_string() }
     }

@@ -1,5 +1,6 @@
 use encke_core::dialect::{Member, Success, UserPresence};
 
+use super::errors::engine_failed;
 use super::{CommandContext, StartedCommand};
 use crate::auth::Permission;
 use crate::engine::{Presence, UserSessions};
@@ -14,7 +15,7 @@ pub(super) fn presence(context: CommandContext<'_>, channel: &str) -> StartedCom
     // Join and leave notices identify members by their sessions.
     let is_named = logs.channels.namespaces().rules_of(name.as_str()).join_leave;
     Ok(logs.engine.presence(&name, 0, MAX_MEMBERS).map(move |presence| {
-        let presence = presence?;
+        let presence = presence.map_err(engine_failed)?;
         let users = presence.users().into_iter().map(|UserSessions { user, sessions, connections }| {
             UserPresence { user: user.to_owned().into(), sessions, connections }
         });

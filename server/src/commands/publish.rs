@@ -6,12 +6,12 @@ use encke_core::message::{CompactJson, Content};
 use futures_util::FutureExt;
 
 use super::backend::invalid_answer;
-use super::errors::bad_data;
-use super::{CommandContext, StartedCommand};
+use super::errors::{bad_data, engine_failed};
+use super::{CommandContext, CommandOutcome, StartedCommand};
 use crate::auth::Permission;
 use crate::backend::{HookKind, HookRequest, HookResponse};
 use crate::channel::{ChannelName, PublishId, Published};
-use crate::engine::EngineResponse;
+use crate::engine::{EngineError, EngineResponse};
 
 /// Publishes a message, if the backend allows it. The backend may change the channel and the data.
 pub(super) fn publish(
@@ -32,7 +32,7 @@ pub(super) fn publish(
         ..HookRequest::default()
     }) else {
         let published = services.logs.engine.append(&channel, &creator, &content, id.as_ref());
-        return Ok(published.map(|published| Ok(success(published?))));
+        return Ok(published.map(outcome));
     };
     let (engine, content) = (Arc::clone(&services.logs.engine), content.into_owned());
     let max_name_bytes = services.settings.channel_name_bytes;
@@ -45,11 +45,12 @@ pub(super) fn publish(
             Some(data) => Content { data, ..content },
             None => content,
         };
-        Ok(success(engine.append(&channel, &creator, &content, id.as_ref()).into_future().await?))
+        outcome(engine.append(&channel, &creator, &content, id.as_ref()).into_future().await)
     };
     Ok(EngineResponse::Pending(published.boxed()))
 }
 
-fn success(published: Published) -> Success<'static> {
-    Success::Published { offset: published.offset, epoch: String::from(published.epoch).into() }
+fn outcome(published: Result<Published, EngineError>) -> CommandOutcome {
+    let Published { offset, epoch } = published.map_err(engine_failed)?;
+    Ok(Success::Published { offset, epoch: String::from(epoch).into() })
 }

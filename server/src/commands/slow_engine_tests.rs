@@ -12,10 +12,10 @@ use encke_core::session::Phase;
 use super::pending::MAX_IN_FLIGHT;
 use super::{CommandContext, CommandHandler, Commands};
 use crate::channel::TooManyChannels;
+use crate::client::slow_engine::SlowControl;
 use crate::client::test_services::{attach, on_slow_engine};
 use crate::client::{Attachment, Services};
 use crate::engine::EngineError;
-use crate::engine::slow::SlowControl;
 use crate::session::Backlog;
 
 /// One client connection, and the engine behind it.

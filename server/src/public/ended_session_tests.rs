@@ -15,9 +15,9 @@ use hyper::StatusCode;
 use super::bayeux::{Replies, carry_out};
 use super::long_poll::carry_out_all;
 use crate::client::Services;
+use crate::client::slow_engine::SlowControl;
 use crate::client::test_services::{ADDRESS, attach, on_slow_engine};
 use crate::commands::CommandContext;
-use crate::engine::slow::SlowControl;
 use crate::session::{ClientInput, CommandSource, SessionHandle};
 
 /// Creates a session on a slow engine.

@@ -18,7 +18,7 @@
 //! timer ([`Arming::remove`]), then reads the request again.
 //!
 //! This file, `wheel_sleep.rs` and `poll_expiry.rs` are compiled a second time against loom: see
-//! `server/tests/loom.rs`.
+//! `server/timeouts/tests/loom/`.
 
 use super::sync::{AtomicU64, Ordering, fence};
 

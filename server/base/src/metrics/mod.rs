@@ -45,7 +45,7 @@ pub use process::ProcessView;
 pub use reminders::ReminderOutcome;
 pub use sessions::SessionsView;
 pub use timers::{Lateness, TimerMetrics};
-pub use trace::DroppedSpans;
+pub(crate) use trace::DroppedSpans;
 pub use webhooks::WebhookCounters;
 
 /// Every metric of the server.

@@ -4,7 +4,7 @@ use prometheus_client::metrics::family::Family;
 
 /// Labels of spans that are missing from traces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct DroppedSpans {
+pub(crate) struct DroppedSpans {
     reason: &'static str,
 }
 

@@ -37,12 +37,6 @@ impl PollerThread {
         })?;
         Ok(Self { poller: Arc::clone(poller), thread: Some(thread) })
     }
-
-    /// Stops the thread. The connections of its poller can no longer be parked afterwards.
-    pub fn stop(mut self) {
-        self.poller.stop();
-        self.join();
-    }
 }
 
 impl Drop for PollerThread {

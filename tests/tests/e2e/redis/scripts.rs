@@ -5,10 +5,10 @@ use redis::{Connection, Script, Value, from_redis_value};
 
 use super::model::{Model, OpenedChannel};
 
-const EPOCH: &str = include_str!("../../../../server/src/engine/redis/scripts/epoch.lua");
-const PUBLISH: &str = include_str!("../../../../server/src/engine/redis/scripts/publish.lua");
-const OPEN: &str = include_str!("../../../../server/src/engine/redis/scripts/open.lua");
-const GENERATION: &str = include_str!("../../../../server/src/engine/redis/scripts/generation.lua");
+const EPOCH: &str = include_str!("../../../../server/broker/src/engine/redis/scripts/epoch.lua");
+const PUBLISH: &str = include_str!("../../../../server/broker/src/engine/redis/scripts/publish.lua");
+const OPEN: &str = include_str!("../../../../server/broker/src/engine/redis/scripts/open.lua");
+const GENERATION: &str = include_str!("../../../../server/broker/src/engine/redis/scripts/generation.lua");
 
 const CHANNELS: [&str; 3] = ["a", "b", "c"];
 

@@ -1,0 +1,112 @@
+//! Logs restored from an earlier process that now belong to another engine. Local memory may have been
+//! replaced by a shared engine, to which other servers may have appended in the meantime, or the reverse.
+//!
+//! Sessions keep their subscriptions. They cannot read a log while it is loading, not even messages that were
+//! already sent, so that nothing is reported missing before the engine's contents are known.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use encke_core::Timestamp;
+use encke_core::encodings::Encodings;
+use encke_core::message::{Content, Message};
+
+use super::channels::Channels;
+use super::epoch::LogEpoch;
+use super::guard::ChannelGuard;
+use super::log::ChannelLog;
+use super::message::LogMessage;
+use super::state::{Channel, SizeChange};
+use super::subscribers::Subscriber;
+
+/// A message of a log, as retrieved from the engine.
+#[derive(Debug)]
+pub(crate) struct LoadedMessage<'a> {
+    pub offset: u64,
+    /// Time since the publish.
+    pub age: Duration,
+    /// `None` if the message cannot be retrieved.
+    pub content: Option<Content<'a>>,
+}
+
+impl<S: Subscriber> Channels<S> {
+    /// Starts a new epoch for each of these logs. Their subscribers receive a gap.
+    pub fn reset_epoch<'a>(self: &Arc<Self>, restored: impl IntoIterator<Item = &'a Arc<Channel<S>>>) {
+        for old in restored {
+            let epoch = LogEpoch::random(&self.entropy);
+            if let Some(new) = self.replace_channel(old, &epoch) {
+                self.finish_loading(old);
+                self.move_subscribers(old, new.channel(), None);
+            }
+        }
+    }
+
+    /// Marks a log as loading, until the engine provides its contents. Returns `None` and removes the log if
+    /// it has no subscribers.
+    pub(crate) fn begin_loading(self: &Arc<Self>, channel: &Arc<Channel<S>>) -> Option<ChannelGuard<S>> {
+        let guard = self.acquire_if_subscribed(channel)?;
+        channel.state.lock().is_loading = true;
+        Some(guard)
+    }
+
+    /// Returns a guard for the log, or removes the log and returns `None` if it has no subscribers.
+    pub(crate) fn acquire_if_subscribed(
+        self: &Arc<Self>,
+        channel: &Arc<Channel<S>>,
+    ) -> Option<ChannelGuard<S>> {
+        if self.retire(channel, |state| state.subscribers.len() == 0) {
+            self.remove_from_table(channel);
+            return None;
+        }
+        self.acquire_existing(Arc::clone(channel)).ok()
+    }
+
+    /// Replaces the log's contents with `messages` from the engine, oldest first. The newest offset becomes
+    /// `last`, unless it is already higher. Does nothing once channels are closed.
+    pub(crate) fn replace_log<'a>(
+        &self,
+        channel: &Arc<Channel<S>>,
+        messages: impl Iterator<Item = LoadedMessage<'a>>,
+        last: u64,
+    ) {
+        let now = self.timeouts.clock().now();
+        let known = channel.last_offset();
+        let mut log = ChannelLog::default();
+        for LoadedMessage { offset, age, content } in messages {
+            if offset > log.next_offset() {
+                log.skip_to(offset - 1);
+            }
+            match content {
+                _ if offset < log.next_offset() => {}
+                None => log.skip_to(offset),
+                Some(content) => {
+                    let message = Message {
+                        channel: channel.name().as_str(),
+                        epoch: channel.epoch(),
+                        offset,
+                        at_ms: self.publish_time_ms(channel.name().as_str(), &content),
+                        content: &content,
+                    };
+                    let at = now.before(age).unwrap_or(Timestamp::from_nanos(0));
+                    log.append(at, LogMessage::Own(Encodings::new(&message)), true, self.log_limits(channel));
+                }
+            }
+        }
+        if last.max(known) > log.bounds().last {
+            log.skip_to(last.max(known));
+        }
+        let action = {
+            let mut state = channel.state.lock();
+            if self.is_closed() || state.retired {
+                return;
+            }
+            let before = std::mem::replace(&mut state.log, log).size();
+            self.budget.update(channel.account(), SizeChange { before, after: state.log.size() });
+            channel.unlist_by_age(&mut state);
+            channel.list_by_age(&mut state);
+            self.request_age(channel, &state)
+        };
+        self.timeouts.carry_out(&channel.timer, action);
+        self.enforce_budget(now);
+    }
+}

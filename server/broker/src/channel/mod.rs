@@ -1,0 +1,69 @@
+//! Channels: named message streams, each with a bounded log, and their subscribers.
+//!
+//! Delivery is pull-based. A publish appends to the log and wakes the subscribers that have read to its end;
+//! each then reads from its own cursor, as fast as its socket accepts data. A slow or suspended session
+//! therefore costs no more than its cursor.
+//!
+//! A pattern (`/a/*`) is a channel that cannot be published to directly. While it has subscribers, and for
+//! some time afterwards, its log receives the messages published to the channels it matches.
+//!
+//! Channels know their subscribers only through the [`Subscriber`] trait. An [engine](crate::engine), outside
+//! this module, decides what is appended.
+
+mod budget;
+mod busiest;
+mod channels;
+mod epoch;
+mod fan_out;
+mod feed;
+mod guard;
+mod idle;
+mod listing;
+mod loading;
+mod log;
+mod message;
+mod name;
+mod namespaces;
+mod occupancy;
+mod pattern;
+mod presence;
+mod publish;
+mod publish_ids;
+mod record;
+mod snapshot;
+mod state;
+mod subscribers;
+mod sweep;
+mod trim;
+
+pub use busiest::{Busiest, BusyChannel, Busyness, MAX_BUSIEST};
+pub use channels::LogLimits;
+pub use channels::{Channels, PublishError, Published, TooManyChannels};
+pub(crate) use epoch::LogEpoch;
+pub use epoch::new_epoch;
+pub(crate) use feed::FeedOutcome;
+pub use guard::ChannelGuard;
+pub(crate) use loading::LoadedMessage;
+pub use message::{LogMessage, Origin};
+pub use name::{ChannelName, InvalidChannelName};
+pub use namespaces::Namespaces;
+pub use namespaces::{ChannelRules, Namespace};
+pub use occupancy::{Occupancy, OccupancySink};
+pub use pattern::overlap;
+pub(crate) use presence::PresencePage;
+pub use presence::{Member, MemberPhase};
+pub(crate) use publish_ids::MAX_PUBLISH_IDS;
+pub use publish_ids::{PublishId, Publisher};
+pub use record::LogRecord;
+pub use snapshot::{LogsWritten, RestoredLogs};
+pub use state::{Channel, ChannelView, HistoryMessage, HistoryPart, Retired};
+pub use subscribers::{Subscriber, SubscriberKey};
+
+#[cfg(test)]
+mod busiest_tests;
+#[cfg(test)]
+mod fan_out_tests;
+#[cfg(test)]
+mod publish_ids_tests;
+#[cfg(test)]
+mod tests;

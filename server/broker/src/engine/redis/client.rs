@@ -1,0 +1,379 @@
+//! Requests to Redis, and the state that all callers share with the feed task.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use encke_base::entropy::Entropy;
+use encke_base::executor::Executor;
+use encke_base::locks::{Mutex, RwLock};
+use encke_base::quota::QuotaOwner;
+use encke_core::Timestamp;
+use encke_core::message::Content;
+use encke_core::session::outbox::LogBounds;
+use encke_timeouts::Timeouts;
+use futures_util::FutureExt;
+use redis::aio::MultiplexedConnection;
+use redis::{RedisError, Value, cmd, from_redis_value};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::connection::describe;
+use super::detached_request::DetachedRequest;
+use super::keys::RedisKeys;
+use super::message::{OpenedChannel, parse_offset};
+use super::presence::Peers;
+use super::scripts::Scripts;
+use super::settings::RedisSettings;
+use crate::channel::{
+    ChannelGuard, ChannelName, Channels, HistoryMessage, HistoryPart, PublishId, Published, Subscriber,
+    new_epoch,
+};
+use crate::engine::{EngineError, EngineResponse, History};
+
+/// Maximum number of publishes in flight. Redis executes about 40,000 per second.
+const MAX_PUBLISHES: usize = 1024;
+
+/// Maximum number of subscribe requests queued for the feed task.
+const MAX_REQUESTS: usize = 4096;
+
+/// Timeout for the reply to any request.
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// State [shared by all callers](self) and the feed task.
+#[derive(Debug)]
+pub(super) struct RedisClient<S: Subscriber> {
+    pub(super) settings: RedisSettings,
+    pub(super) keys: RedisKeys,
+    pub(super) channels: Arc<Channels<S>>,
+    pub(super) timeouts: Arc<Timeouts>,
+    pub(super) entropy: Entropy,
+    pub(super) executor: Arc<dyn Executor>,
+    pub(super) health: Arc<RedisHealth>,
+    pub(super) peers: Peers,
+    /// `None` while disconnected.
+    connections: RwLock<Option<CommandConnections>>,
+    publishes: Arc<Semaphore>,
+    requests: mpsc::Sender<SubscribeRequest<S>>,
+}
+
+/// Connections for commands.
+#[derive(Clone, Debug)]
+pub(super) struct CommandConnections {
+    /// Connection on which Redis also pushes messages, so that the reply to a publish and its message arrive
+    /// together.
+    pub(super) commands: MultiplexedConnection,
+    /// Connection for large replies. Redis closes a connection with subscriptions if too much output is
+    /// queued on it.
+    pub(super) reads: MultiplexedConnection,
+    pub(super) scripts: Arc<Scripts>,
+    /// Generation of the data set, once it is known.
+    pub(super) generation: Arc<RwLock<RedisGeneration>>,
+    /// Closes the connections when cancelled.
+    pub(super) closed: CancellationToken,
+}
+
+/// Generation of Redis's data set, counted in the same way by all servers (see `scripts/generation.lua`), and
+/// the corresponding replication id.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RedisGeneration {
+    pub(super) number: u64,
+    pub(super) replication_id: Arc<str>,
+}
+
+/// Request to subscribe to a channel.
+#[derive(Debug)]
+pub(super) struct SubscribeRequest<S: Subscriber> {
+    pub(super) channel: ChannelName,
+    pub(super) creator: QuotaOwner,
+    pub(super) reply: oneshot::Sender<Result<ChannelGuard<S>, EngineError>>,
+}
+
+/// Error for a Redis server that may evict keys, and messages with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Redis may evict keys, and messages with them, when its memory is full (maxmemory-policy is not \
+     noeviction); set engine.allow_eviction = true to accept this"
+)]
+pub struct EvictsKeys;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectionError {
+    #[error("{}", describe(.0))]
+    Failed(#[from] RedisError),
+    #[error("no Sentinel knows the address of the master {0:?}: {1}")]
+    NoMaster(String, String),
+    #[error("Redis is a replica")]
+    Replica,
+    #[error(transparent)]
+    Evicts(#[from] EvictsKeys),
+    #[error("no response within {0:?}")]
+    TimedOut(Duration),
+    #[error("connection closed")]
+    Closed,
+    #[error("probe lost: no response within {0:?}")]
+    ProbeLost(Duration),
+}
+
+/// Availability of Redis.
+#[derive(Debug)]
+pub struct RedisHealth {
+    timeouts: Arc<Timeouts>,
+    /// When the connection was lost; `None` while connected.
+    down_since: Mutex<Option<Timestamp>>,
+    /// Cancelled after the first connection attempt.
+    attempted: CancellationToken,
+    /// Whether the last attempt found that Redis evicts keys.
+    evicts: AtomicBool,
+}
+
+impl RedisHealth {
+    /// Whether Redis has been unreachable for at least `long`.
+    pub fn is_down_for(&self, long: Duration) -> bool {
+        let now = self.timeouts.clock().now();
+        self.down_since.lock().is_some_and(|since| now.since(since) >= long)
+    }
+
+    /// Waits until the first connection attempt has finished.
+    ///
+    /// # Errors
+    /// [`EvictsKeys`] if this Redis must not be used. An unreachable Redis is not an error.
+    pub async fn first_attempt(&self) -> Result<(), EvictsKeys> {
+        self.attempted.cancelled().await;
+        if self.evicts.load(Ordering::Relaxed) { Err(EvictsKeys) } else { Ok(()) }
+    }
+
+    /// Records the outcome of a connection attempt.
+    pub(super) fn record_attempt(&self, outcome: Result<(), &ConnectionError>) {
+        let evicts = matches!(outcome, Err(ConnectionError::Evicts(_)));
+        self.evicts.store(evicts, Ordering::Relaxed);
+        self.attempted.cancel();
+    }
+}
+
+impl<S: Subscriber> RedisClient<S> {
+    pub(super) fn new(
+        settings: RedisSettings,
+        channels: Arc<Channels<S>>,
+        timeouts: Arc<Timeouts>,
+        entropy: Entropy,
+        executor: Arc<dyn Executor>,
+    ) -> (Self, mpsc::Receiver<SubscribeRequest<S>>) {
+        let (sender, requests) = mpsc::channel(MAX_REQUESTS);
+        let down_since = Mutex::new(Some(timeouts.clock().now()));
+        let keys = RedisKeys::new(&settings.prefix, settings.database);
+        let client = Self {
+            peers: Peers::new(&keys, &entropy),
+            keys,
+            settings,
+            channels,
+            health: Arc::new(RedisHealth {
+                timeouts: Arc::clone(&timeouts),
+                down_since,
+                attempted: CancellationToken::new(),
+                evicts: AtomicBool::new(false),
+            }),
+            timeouts,
+            entropy,
+            executor,
+            connections: RwLock::default(),
+            publishes: Arc::new(Semaphore::new(MAX_PUBLISHES)),
+            requests: sender,
+        };
+        (client, requests)
+    }
+
+    /// Sets the connections, or `None` after they are lost.
+    pub(super) fn set_connections(&self, connections: Option<CommandConnections>) {
+        let is_up = connections.is_some();
+        self.channels.metrics().engine.set_up(is_up);
+        *self.connections.write() = connections;
+        let mut down_since = self.health.down_since.lock();
+        if is_up {
+            *down_since = None;
+        } else {
+            down_since.get_or_insert_with(|| self.timeouts.clock().now());
+        }
+    }
+
+    pub(super) fn connections(&self) -> Option<CommandConnections> {
+        self.connections.read().clone()
+    }
+
+    pub(super) fn publish(
+        &self,
+        channel: &ChannelName,
+        content: &Content<'_>,
+        id: Option<&PublishId>,
+    ) -> EngineResponse<Result<Published, EngineError>> {
+        let Some(connections) = self.connections() else {
+            return EngineResponse::Ready(Err(EngineError::Unavailable));
+        };
+        let Ok(permit) = Arc::clone(&self.publishes).try_acquire_owned() else {
+            return EngineResponse::Ready(Err(EngineError::Overloaded));
+        };
+        let keys = self.keys.for_channel(channel.as_str());
+        let generation = connections.generation.read().clone();
+        let once = id.map(|id| (self.keys.publish_ids(channel.as_str()), id.digest()));
+        let epoch = new_epoch(&self.entropy);
+        let command =
+            connections.scripts.publish((channel, &keys), content, &epoch, &generation, once.as_ref());
+        let (metrics, timeouts) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.timeouts));
+        let sent_at = timeouts.clock().now();
+        let publish = async move {
+            // Hold the permit until Redis has replied, even if the caller has given up.
+            let _permit = permit;
+            let mut commands = connections.commands;
+            let reply = commands.send_packed_command(&command).await.and_then(check_reply);
+            if let Err(error) = &reply
+                && must_reconnect(error)
+            {
+                connections.closed.cancel();
+            }
+            let (published, is_repeated) = parse_published(reply)?;
+            metrics.engine.published(timeouts.clock().now().since(sent_at));
+            if !is_repeated {
+                metrics.channels.published();
+            }
+            Ok(published)
+        };
+        let request = DetachedRequest::new(publish, &self.executor);
+        let reply = self.timeouts.within(RESPONSE_TIMEOUT, request);
+        EngineResponse::Pending(reply.map(|reply| reply.unwrap_or(Err(EngineError::OutcomeUnknown))).boxed())
+    }
+
+    /// Reads messages of a channel's log in Redis.
+    pub(super) fn read(
+        &self,
+        channel: &ChannelName,
+        part: HistoryPart,
+        limit: usize,
+    ) -> EngineResponse<Result<Option<History>, EngineError>> {
+        // Redis has no logs for patterns.
+        if channel.is_pattern() {
+            let (log, now) = (self.channels.get(channel.as_str()), self.timeouts.clock().now());
+            return EngineResponse::Ready(Ok(log.map(|log| History::of(&log, part, limit, now))));
+        }
+        let Some(connections) = self.connections() else {
+            return EngineResponse::Ready(Err(EngineError::Unavailable));
+        };
+        let keys = self.keys.for_channel(channel.as_str());
+        let read = async move {
+            let mut reads = connections.reads;
+            let mut pipeline = redis::pipe();
+            pipeline.add_command(cmd("TIME"));
+            pipeline.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("offset");
+            pipeline.cmd("XRANGE").arg(&keys.log).arg("-").arg("+").arg("COUNT").arg(1);
+            let (command, from, to) = match part {
+                HistoryPart::After(offset) => ("XRANGE", entry_id(offset.saturating_add(1)), "+".to_owned()),
+                HistoryPart::Between { after, before } => {
+                    ("XREVRANGE", entry_id(before.saturating_sub(1)), entry_id(after.saturating_add(1)))
+                }
+            };
+            pipeline.cmd(command).arg(&keys.log).arg(from).arg(to).arg("COUNT").arg(limit);
+            pipeline.atomic();
+            let values: (Value, (Option<String>, Option<i64>), Value, Value) =
+                pipeline.query_async(&mut reads).await?;
+            let mut history = parse_history(values)?;
+            if let (HistoryPart::Between { .. }, Some(history)) = (part, &mut history) {
+                history.messages.reverse();
+            }
+            Ok::<_, RedisError>(history)
+        };
+        let reply = self.timeouts.within(RESPONSE_TIMEOUT, read);
+        EngineResponse::Pending(
+            reply.map(|read| read.and_then(Result::ok).ok_or(EngineError::Unavailable)).boxed(),
+        )
+    }
+
+    /// Returns a local log that is fed from Redis.
+    pub(super) fn subscribe(
+        &self,
+        channel: &ChannelName,
+        creator: &QuotaOwner,
+    ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>> {
+        // A loaded local log of a channel in Redis is already being fed.
+        if let Some(guard) = self.channels.acquire_loaded(channel.as_str()) {
+            return EngineResponse::Ready(Ok(guard));
+        }
+        if self.connections.read().is_none() {
+            return EngineResponse::Ready(Err(EngineError::Unavailable));
+        }
+        let (reply, replied) = oneshot::channel();
+        let request = SubscribeRequest { channel: channel.clone(), creator: creator.clone(), reply };
+        if self.requests.try_send(request).is_err() {
+            return EngineResponse::Ready(Err(EngineError::Overloaded));
+        }
+        let reply = self.timeouts.within(RESPONSE_TIMEOUT, replied);
+        let flatten =
+            |reply: Option<Result<_, _>>| reply.and_then(Result::ok).unwrap_or(Err(EngineError::Unavailable));
+        EngineResponse::Pending(reply.map(flatten).boxed())
+    }
+}
+
+/// Turns an error value in a reply into an `Err`.
+pub(super) fn check_reply(value: Value) -> Result<Value, RedisError> {
+    value.extract_error()
+}
+
+/// Parses the reply to a publish. The flag is true if it was a repeated publish.
+fn parse_published(reply: Result<Value, RedisError>) -> Result<(Published, bool), EngineError> {
+    let parsed = reply.and_then(|mut value| {
+        let repeat_mark = match &mut value {
+            Value::Array(values) if values.len() == 3 => values.pop(),
+            _ => None,
+        };
+        Ok((from_redis_value::<(String, u64)>(value)?, repeat_mark.is_some()))
+    });
+    match parsed {
+        Ok(((epoch, offset), is_repeated)) => Ok((Published { offset, epoch: epoch.into() }, is_repeated)),
+        Err(error) if was_rejected(&error) => Err(EngineError::Unavailable),
+        Err(_) => Err(EngineError::OutcomeUnknown),
+    }
+}
+
+/// Whether Redis rejected the command before executing it.
+fn was_rejected(error: &RedisError) -> bool {
+    const REJECTIONS: [&str; 12] = [
+        "ANOTHER",
+        "BUSY",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "MISCONF",
+        "NOAUTH",
+        "NOPERM",
+        "NOREPLICAS",
+        "NOSCRIPT",
+        "OOM",
+        "READONLY",
+    ];
+    error.code().is_some_and(|code| REJECTIONS.contains(&code))
+}
+
+/// Whether Redis has been replaced or has lost its scripts, so that the server must reconnect.
+pub(super) fn must_reconnect(error: &RedisError) -> bool {
+    error.code().is_some_and(|code| ["ANOTHER", "NOSCRIPT", "READONLY", "NOAUTH"].contains(&code))
+}
+
+/// Stream entry id of a message.
+fn entry_id(offset: u64) -> String {
+    format!("0-{offset}")
+}
+
+fn parse_history(
+    (time, (epoch, offset), first, log): (Value, (Option<String>, Option<i64>), Value, Value),
+) -> Result<Option<History>, RedisError> {
+    let (seconds, micros): (u64, u64) = from_redis_value(time)?;
+    let Some(epoch) = epoch else { return Ok(None) };
+    let (last, now_ms) = (parse_offset(offset.unwrap_or(0))?, seconds * 1000 + micros / 1000);
+    let first = OpenedChannel::entries(first, now_ms)?.first().map_or(last + 1, |entry| entry.offset);
+    let messages = OpenedChannel::entries(log, now_ms)?.into_iter().filter_map(|entry| {
+        let Content { kind, user, data, .. } = entry.content()?;
+        let (user, data) = (user.map(Cow::into_owned), data.as_str().to_owned());
+        Some(HistoryMessage { offset: entry.offset, age: entry.age, channel: None, user, kind, data })
+    });
+    Ok(Some(History { epoch: epoch.into(), bounds: LogBounds { first, last }, messages: messages.collect() }))
+}

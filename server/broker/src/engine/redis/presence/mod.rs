@@ -1,0 +1,259 @@
+//! Presence of a channel's subscribers on all servers that share it.
+//!
+//! Each server holds a lease in Redis, which it renews with its probes. A query is published to all servers
+//! on a common feed, and in the same step Redis returns the servers that hold a lease: these must reply.
+//! Replies go to the feed of the querying server. Servers that do not reply in time are listed as incomplete.
+
+mod pages;
+mod queries;
+mod wire;
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use encke_base::entropy::Entropy;
+use futures_util::FutureExt;
+use redis::aio::MultiplexedConnection;
+use redis::{RedisError, Value, cmd};
+use tokio::sync::Semaphore;
+
+use super::client::{CommandConnections, RedisClient, must_reconnect};
+use super::connection::describe;
+use super::detached_request::DetachedRequest;
+use super::keys::RedisKeys;
+use super::pushes::Push;
+use crate::channel::{ChannelName, PresencePage, Subscriber, new_epoch};
+use crate::engine::{EngineError, EngineResponse, Presence};
+
+use pages::{first_index, limit_per_server, merge};
+use queries::{PendingQuery, PresenceQueries};
+use wire::{PresenceQuery, encode_reply, parse_reply};
+
+/// How long to wait for replies.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Lifetime of a lease after its last renewal: three probe intervals.
+const LEASE_LIFETIME: Duration = Duration::from_secs(15);
+
+/// Maximum number of replies in flight from this server. Additional queries are ignored.
+const MAX_REPLIES: usize = 256;
+
+/// How long a server that is shutting down tries to give up its lease.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Placeholder for all other servers, while they are unknown.
+const ALL_SERVERS: &str = "*";
+
+/// This server's state as one of several that share channels.
+#[derive(Debug)]
+pub(super) struct Peers {
+    /// Name of this server, random for each process.
+    server: String,
+    /// Feed for queries to all servers, and feed for replies to this one.
+    feeds: [String; 2],
+    queries: PresenceQueries,
+    replies: Arc<Semaphore>,
+    /// Whether this server is shutting down.
+    is_leaving: AtomicBool,
+    /// Whether Redis has refused a lease and this has been logged.
+    lease_refused: Arc<AtomicBool>,
+}
+
+impl Peers {
+    pub(super) fn new(keys: &RedisKeys, entropy: &Entropy) -> Self {
+        let server = format!("n_{}", new_epoch(entropy));
+        Self {
+            feeds: [keys.presence_queries(), keys.presence_replies(&server)],
+            server,
+            queries: PresenceQueries::default(),
+            replies: Arc::new(Semaphore::new(MAX_REPLIES)),
+            is_leaving: AtomicBool::new(false),
+            lease_refused: Arc::default(),
+        }
+    }
+
+    /// Name of this server.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Feeds to which this server subscribes for queries and replies.
+    pub(super) fn feeds(&self) -> &[String] {
+        &self.feeds
+    }
+}
+
+impl<S: Subscriber> RedisClient<S> {
+    /// Returns a page of at most `limit` subscribers of a channel.
+    pub(super) fn presence(
+        self: &Arc<Self>,
+        channel: &ChannelName,
+        cursor: u64,
+        limit: usize,
+    ) -> EngineResponse<Result<Presence, EngineError>> {
+        let (from, limit_each) = (first_index(cursor), limit_per_server(limit));
+        let name = self.peers.server.clone();
+        let local_page = self.channels.presence_page(channel.as_str(), from, limit_each);
+        let Some(connections) = self.connections().filter(|_| !self.peers.is_leaving.load(Ordering::Relaxed))
+        else {
+            let missing = vec![ALL_SERVERS.to_owned()];
+            return EngineResponse::Ready(Ok(Presence {
+                incomplete: missing,
+                ..merge(vec![(name, local_page)], cursor, limit)
+            }));
+        };
+        let Some(pending) = self.peers.queries.begin(&self.entropy) else {
+            return EngineResponse::Ready(Err(EngineError::Overloaded));
+        };
+        let query = PresenceQuery {
+            id: pending.id(),
+            server: name.clone(),
+            channel: channel.to_string(),
+            from,
+            limit: limit_each,
+        };
+        let request = DetachedRequest::new(self.announce(connections, Some(&query)), &self.executor);
+        let (client, timeouts) = (Arc::clone(self), Arc::clone(&self.timeouts));
+        let gathered = async move {
+            let mut gathered = GatheredReplies { replies: vec![(name, local_page)], outstanding: None };
+            _ = timeouts.within(REPLY_TIMEOUT, gathered.gather(request, pending, &client)).await;
+            let GatheredReplies { replies, outstanding } = gathered;
+            let missing = outstanding.unwrap_or_else(|| [ALL_SERVERS.to_owned()].into());
+            Ok(Presence { incomplete: missing.into_iter().collect(), ..merge(replies, cursor, limit) })
+        };
+        EngineResponse::Pending(gathered.boxed())
+    }
+
+    /// Renews this server's lease, and publishes a query if one is given. Returns the servers that hold a
+    /// lease.
+    fn announce(
+        &self,
+        connections: CommandConnections,
+        query: Option<&PresenceQuery>,
+    ) -> impl Future<Output = Result<BTreeSet<String>, RedisError>> + Send + use<S> {
+        let lease_ms = LEASE_LIFETIME.as_millis().to_string();
+        let query = query.map(PresenceQuery::write).unwrap_or_default();
+        let (key, feed) = (self.keys.servers(), &self.peers.feeds[0]);
+        let call = connections.scripts.servers(&key, &self.peers.server, &lease_ms, feed, &query);
+        async move {
+            let mut commands = connections.commands;
+            let servers: Vec<String> = call.query_async(&mut commands).await?;
+            Ok(servers.into_iter().collect())
+        }
+    }
+
+    /// Renews this server's lease, and updates the number of servers.
+    pub(super) fn renew_lease(&self, connections: CommandConnections) {
+        if self.peers.is_leaving.load(Ordering::Relaxed) {
+            return;
+        }
+        let (metrics, lease_refused) =
+            (Arc::clone(self.channels.metrics()), Arc::clone(&self.peers.lease_refused));
+        let closed = connections.closed.clone();
+        let renewed = self.announce(connections, None).map(move |servers| match servers {
+            Ok(servers) => {
+                metrics.engine.set_servers(servers.len());
+                lease_refused.store(false, Ordering::Relaxed);
+            }
+            Err(error) if must_reconnect(&error) => closed.cancel(),
+            // Other servers do not expect replies from a server without a lease. Log a repeated failure only
+            // once.
+            Err(error) if !lease_refused.swap(true, Ordering::Relaxed) => {
+                let error = describe(&error);
+                tracing::warn!(
+                    error,
+                    "cannot renew the lease in Redis: presence queries on other servers will omit this one"
+                );
+            }
+            Err(_) => {}
+        });
+        drop(DetachedRequest::new(renewed, &self.executor));
+    }
+
+    /// Gives up the lease, so that other servers no longer wait for this one.
+    pub(super) fn leave(&self) -> EngineResponse<()> {
+        self.peers.is_leaving.store(true, Ordering::Relaxed);
+        let Some(connections) = self.connections() else { return EngineResponse::Ready(()) };
+        let (key, server) = (self.keys.servers(), self.peers.server.clone());
+        let leave = async move {
+            let mut commands = connections.commands;
+            _ = cmd("ZREM").arg(key).arg(server).query_async::<Value>(&mut commands).await;
+        };
+        EngineResponse::Pending(self.timeouts.within(LEAVE_TIMEOUT, leave).map(drop).boxed())
+    }
+
+    /// Handles a message between servers. Returns false if `feed` is used for something else.
+    pub(super) fn handle_peer_message(
+        &self,
+        feed: &str,
+        push: &Push,
+        commands: &MultiplexedConnection,
+    ) -> bool {
+        let [queries, replies] = &self.peers.feeds;
+        if feed == queries {
+            if let Some(query) = PresenceQuery::parse(&push.payload) {
+                self.reply_to(&query, commands.clone());
+            }
+            return true;
+        }
+        let is_reply = feed == replies;
+        if is_reply && let Some(reply) = parse_reply(&push.payload) {
+            self.peers.queries.receive(reply, push.payload.len());
+        }
+        is_reply
+    }
+
+    fn reply_to(&self, query: &PresenceQuery, mut commands: MultiplexedConnection) {
+        let Peers { server, replies, .. } = &self.peers;
+        if query.server == *server {
+            return;
+        }
+        let Ok(permit) = Arc::clone(replies).try_acquire_owned() else { return };
+        let page = self.channels.presence_page(&query.channel, query.from, query.limit);
+        let mut publish = cmd("PUBLISH");
+        publish.arg(self.keys.presence_replies(&query.server)).arg(encode_reply(query.id, server, page));
+        let published = async move {
+            let _permit = permit;
+            // If the reply is lost, the querying server lists this server as incomplete.
+            _ = commands.send_packed_command(&publish).await;
+        };
+        drop(DetachedRequest::new(published, &self.executor));
+    }
+}
+
+/// Replies to a query that have arrived so far.
+struct GatheredReplies {
+    replies: Vec<(String, PresencePage)>,
+    /// Servers that have not replied yet; `None` until the list of servers is known.
+    outstanding: Option<BTreeSet<String>>,
+}
+
+impl GatheredReplies {
+    /// Collects replies until all servers have replied.
+    async fn gather<S: Subscriber>(
+        &mut self,
+        request: impl Future<Output = Result<BTreeSet<String>, RedisError>>,
+        mut pending: PendingQuery,
+        client: &RedisClient<S>,
+    ) {
+        let mut servers = match request.await {
+            Ok(servers) => servers,
+            Err(error) => {
+                let error = describe(&error);
+                return tracing::warn!(error, "presence query failed: the answer covers only this server");
+            }
+        };
+        servers.remove(&client.peers.server);
+        let outstanding = self.outstanding.insert(servers);
+        while !outstanding.is_empty() {
+            let (server, page) = pending.next().await;
+            // Ignore replies from unknown servers, and repeated replies.
+            if outstanding.remove(&server) {
+                self.replies.push((server, page));
+            }
+        }
+    }
+}
