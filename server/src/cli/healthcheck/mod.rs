@@ -1,24 +1,16 @@
 //! `encke healthcheck`: checks the health of a running server, for environments without an HTTP client, such
 //! as containers.
 
-mod deadline_stream;
-mod http_request;
+mod request;
 mod unverified_tls;
 
 use std::error::Error;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
-
-use encke_timeouts::clock::monotonic_now;
 
 use crate::config::Settings;
 use clap::Args;
-
-use deadline_stream::DeadlineStream;
-
-/// Time limit for the whole check, including connecting.
-const TIMEOUT: Duration = Duration::from_secs(5);
+use hyper::StatusCode;
 
 #[derive(Args)]
 pub(crate) struct HealthcheckArgs {
@@ -46,32 +38,25 @@ impl HealthcheckArgs {
         let address = reachable_address(admin.address);
         let url_path = if self.ready { "/readyz" } else { "/healthz" };
         let described = |error| format!("{address}{url_path}: {error}");
-        let answer = fetch(address, url_path, admin.has_tls).map_err(described)?;
-        match (answer.status, parse_health(&answer.body)) {
-            (200, Some(health)) if health == "ok" => Ok(format!("{{\"status\":\"{health}\"}}\n")),
-            (status, Some(health)) => Err(format!("{address}{url_path}: {status} {health}").into()),
-            (status, None) => Err(format!("{address}{url_path}: {status}, but this is not Encke").into()),
+        let (status, body) = request::get(address, url_path, admin.has_tls).map_err(described)?;
+        match (status, parse_health(&body)) {
+            (StatusCode::OK, Some(health)) if health == "ok" => Ok(format!("{{\"status\":\"{health}\"}}\n")),
+            (status, Some(health)) => {
+                Err(format!("{address}{url_path}: {} {health}", status.as_u16()).into())
+            }
+            (status, None) => {
+                Err(format!("{address}{url_path}: {}, but this is not Encke", status.as_u16()).into())
+            }
         }
     }
 }
 
 /// Extracts the status from a response. Other text is rejected, since another program may have sent it to
 /// manipulate the terminal.
-fn parse_health(body: &str) -> Option<String> {
-    let object: serde_json::Map<_, _> = serde_json::from_str(body).ok()?;
+fn parse_health(body: &[u8]) -> Option<String> {
+    let object: serde_json::Map<_, _> = serde_json::from_slice(body).ok()?;
     let status = object.get("status")?.as_str()?;
     status.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then(|| status.to_owned())
-}
-
-fn fetch(address: SocketAddr, path: &str, is_tls: bool) -> std::io::Result<http_request::HealthResponse> {
-    let until = monotonic_now() + TIMEOUT;
-    let socket = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    let socket = DeadlineStream::new(socket, until);
-    if is_tls {
-        http_request::send_request(unverified_tls::tls(socket, address.ip())?, address, path)
-    } else {
-        http_request::send_request(socket, address, path)
-    }
 }
 
 /// Returns the address at which to reach a listener: a loopback address if it listens on all addresses.

@@ -1,15 +1,18 @@
-use std::io::{Error, Read, Result, Write};
+use std::io::{Error, Result};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// Starts a TLS connection without verifying the certificate: the check connects by the address in the
 /// configuration, which no certificate names, and sends no secret.
-pub(super) fn tls<S: Read + Write>(socket: S, address: IpAddr) -> Result<StreamOwned<ClientConnection, S>> {
+pub(super) async fn connect(socket: TcpStream, address: IpAddr) -> Result<TlsStream<TcpStream>> {
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -17,8 +20,7 @@ pub(super) fn tls<S: Read + Write>(socket: S, address: IpAddr) -> Result<StreamO
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
         .with_no_client_auth();
-    let connection = ClientConnection::new(Arc::new(config), ServerName::IpAddress(address.into()));
-    Ok(StreamOwned::new(connection.map_err(Error::other)?, socket))
+    TlsConnector::from(Arc::new(config)).connect(ServerName::IpAddress(address.into()), socket).await
 }
 
 /// Verifier that accepts every certificate, provided that the server has the matching private key.
