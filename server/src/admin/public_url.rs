@@ -1,3 +1,5 @@
+use std::str::FromStr;
+
 use crate::auth::HostPort;
 
 /// External URL of the public listener: scheme, host and port.
@@ -26,12 +28,10 @@ pub(crate) enum InvalidPublicUrl {
 /// Accepted schemes, and whether they use TLS.
 const SCHEMES: [(&str, bool); 4] = [("ws", false), ("wss", true), ("http", false), ("https", true)];
 
-impl PublicUrl {
-    /// Parses a URL.
-    ///
-    /// # Errors
-    /// [`InvalidPublicUrl`].
-    pub(crate) fn parse(text: &str) -> Result<Self, InvalidPublicUrl> {
+impl FromStr for PublicUrl {
+    type Err = InvalidPublicUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPublicUrl> {
         let (scheme, rest) = text.split_once("://").ok_or(InvalidPublicUrl::Scheme)?;
         let known = SCHEMES.iter().find(|(name, _)| scheme.eq_ignore_ascii_case(name));
         let (_, is_secure) = *known.ok_or(InvalidPublicUrl::Scheme)?;
@@ -48,7 +48,9 @@ impl PublicUrl {
         let text = text.strip_suffix('/').unwrap_or(text);
         Ok(Self { text: text.into(), is_secure, authority_at: text.len() - authority.len() })
     }
+}
 
+impl PublicUrl {
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
@@ -90,7 +92,7 @@ mod tests {
             ("HTTPS://WS.Example", "HTTPS://WS.Example", "wss://WS.Example https://WS.Example"),
             ("ws://[::1]:8000", "ws://[::1]:8000", "ws://[::1]:8000 http://[::1]:8000"),
         ] {
-            let url = PublicUrl::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let url = text.parse::<PublicUrl>().unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!((url.as_str(), &*url.origins()), (shown, origins), "{text}");
         }
         for (text, error) in [
@@ -118,7 +120,7 @@ mod tests {
             ("wss://a b", InvalidPublicUrl::Host),
             ("wss://é", InvalidPublicUrl::Host),
         ] {
-            assert_eq!(PublicUrl::parse(text), Err(error), "{text}");
+            assert_eq!(text.parse::<PublicUrl>(), Err(error), "{text}");
         }
     }
 

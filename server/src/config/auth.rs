@@ -10,9 +10,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::ConfigError;
-use super::raw::Validator;
-use super::units::{DurationOrOff, DurationSetting};
+use super::error::ConfigError;
+use super::units::{DurationOrOff, DurationSetting, optional};
+use super::validator::Validator;
 use crate::auth::{Algorithm, ApiKey, ApiKeys, Auth, Hosts, Key, Origins, Scope};
 use crate::tls::Tls;
 
@@ -28,8 +28,10 @@ pub(super) struct RawAuth {
     max_token_lifetime: DurationOrOff,
     pub(super) jwks: String,
     pub(super) jwks_refresh: DurationSetting,
-    pub(super) jwks_ca: PathBuf,
-    audience: String,
+    #[serde(deserialize_with = "optional")]
+    pub(super) jwks_ca: Option<PathBuf>,
+    #[serde(deserialize_with = "optional")]
+    audience: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -83,8 +85,10 @@ impl<'de> Visitor<'de> for ApiKeyVisitor {
 
 #[derive(Deserialize)]
 pub(super) struct RawTls {
-    certificate: PathBuf,
-    key: PathBuf,
+    #[serde(deserialize_with = "optional")]
+    certificate: Option<PathBuf>,
+    #[serde(deserialize_with = "optional")]
+    key: Option<PathBuf>,
     pub(super) admin: bool,
 }
 
@@ -114,7 +118,7 @@ impl Validator<'_> {
         let fits = raw.max_token_lifetime.0.is_none_or(|longest| longest >= MIN_TOKEN_LIFETIME);
         self.require(fits, "auth.max_token_lifetime", "must be at least 1s, or off")?;
         auth.max_token_lifetime = raw.max_token_lifetime.0;
-        auth.audience = (!raw.audience.is_empty()).then(|| raw.audience.as_str().into());
+        auth.audience = raw.audience.as_deref().map(Into::into);
         Ok(auth)
     }
 
@@ -165,14 +169,16 @@ impl Validator<'_> {
     }
 
     pub(super) fn tls(&self, raw: &RawTls) -> Result<Option<Arc<Tls>>, ConfigError> {
-        let (certificate, key) = (raw.certificate.as_os_str(), raw.key.as_os_str());
-        if certificate.is_empty() && key.is_empty() {
-            self.require(!raw.admin, "tls.admin", "needs tls.certificate and tls.key")?;
-            return Ok(None);
-        }
-        self.require(!certificate.is_empty(), "tls.certificate", "must be set when tls.key is")?;
-        self.require(!key.is_empty(), "tls.key", "must be set when tls.certificate is")?;
-        match Tls::load(raw.certificate.clone(), raw.key.clone()) {
+        let (certificate, key) = match (&raw.certificate, &raw.key) {
+            (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
+            (None, Some(_)) => return self.refuse("tls.certificate", "must be set when tls.key is"),
+            (Some(_), None) => return self.refuse("tls.key", "must be set when tls.certificate is"),
+            (None, None) => {
+                self.require(!raw.admin, "tls.admin", "needs tls.certificate and tls.key")?;
+                return Ok(None);
+            }
+        };
+        match Tls::load(certificate, key) {
             Ok(tls) => Ok(Some(Arc::new(tls))),
             Err(error) => self.refuse(error.setting(), error.to_string()),
         }

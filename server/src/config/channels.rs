@@ -2,10 +2,11 @@
 
 use serde::Deserialize;
 
-use super::raw::Validator;
+use super::error::ConfigError;
+use super::types::{ChannelConfig, EngineConfig};
 use super::units::{DurationOrOff, SizeSetting, unless_zero};
-use super::{ChannelConfig, ChannelRules, ConfigError, EngineConfig, LogLimits, Namespace};
-use crate::channel::ChannelName;
+use super::validator::Validator;
+use crate::channel::{ChannelName, ChannelRules, LogLimits, Namespace};
 
 /// Maximum number of namespaces. Bounded because a channel's namespace is found by linear search.
 const MAX_NAMESPACES: usize = 64;
@@ -32,11 +33,6 @@ pub(super) struct RawNamespace {
     presence: Option<bool>,
     at_ms: Option<bool>,
     join_leave: Option<bool>,
-}
-
-/// Returns the configuration key of a namespace's setting, for error messages.
-pub(super) fn namespace_key(index: usize, field: &str) -> String {
-    format!("namespace[{index}].{field}")
 }
 
 impl RawChannel {
@@ -95,7 +91,7 @@ impl Validator<'_> {
         self.require(few, "namespace", format!("there may be at most {MAX_NAMESPACES}"))?;
         for (index, namespace) in raw.iter().enumerate() {
             let RawNamespace { prefix, history_messages, history_bytes, .. } = namespace;
-            let key = |field: &str| namespace_key(index, field);
+            let key = |field: &str| format!("namespace[{index}].{field}");
             self.require(
                 !prefix.is_empty(),
                 &key("prefix"),

@@ -1,7 +1,8 @@
 //! Division of the process's file descriptors. Some are reserved, so that a server can be inspected and can
 //! do its own work even when it has the maximum number of clients.
 
-use super::{Config, EngineConfig};
+use super::limits::ClientDescriptors;
+use super::types::{Config, EngineConfig};
 use crate::events::WEBHOOK_LANES;
 
 /// Minimum reserve for the server itself: descriptors that are open before any client connects (standard
@@ -36,24 +37,6 @@ const CLIENTS_MIN_DIVISOR: usize = 4;
 /// Minimum number of descriptors. With fewer, the server does not start, because it could not even report
 /// what is wrong.
 pub const MIN_DESCRIPTORS: u64 = 64;
-
-/// Clients' share of the descriptors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientDescriptors {
-    /// Maximum number of admitted connections. Additional connections are refused as if
-    /// `limits.max_connections` were reached.
-    pub connections: usize,
-    /// Upper bound (exclusive) for the descriptor numbers of clients' sockets. The kernel always assigns the
-    /// lowest free number. If that number is not below this bound, new connections are not accepted yet.
-    pub below: usize,
-}
-
-/// Unlimited descriptors, used when their number is unknown.
-impl Default for ClientDescriptors {
-    fn default() -> Self {
-        Self { connections: usize::MAX, below: usize::MAX }
-    }
-}
 
 /// Division of all descriptors.
 struct DescriptorBudget {

@@ -6,8 +6,10 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::channels::RawChannel;
-use super::raw::Validator;
-use super::{ConfigError, EngineConfig, RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
+use super::error::ConfigError;
+use super::types::EngineConfig;
+use super::validator::Validator;
+use crate::engine::{RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
 
 #[derive(Deserialize)]
 pub(super) struct RawEngine {

@@ -1,6 +1,5 @@
+use std::fmt;
 use std::path::PathBuf;
-
-use super::layers::SettingSource;
 
 /// An error in the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -52,4 +51,28 @@ pub enum ConfigError {
     /// `--set` with an argument that has no `=`.
     #[error("--set {0}: expected KEY=VALUE")]
     NotAnAssignment(String),
+}
+
+/// Where a value was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingSource {
+    /// Built-in default.
+    Default,
+    /// Configuration file.
+    File(PathBuf),
+    /// Environment variable.
+    Environment(String),
+    /// Command-line flag.
+    Flag(String),
+}
+
+impl fmt::Display for SettingSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("the default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Environment(name) => f.write_str(name),
+            Self::Flag(flag) => f.write_str(flag),
+        }
+    }
 }

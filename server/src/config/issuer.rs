@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ConfigError;
 use super::auth::RawAuth;
-use super::raw::Validator;
+use super::error::ConfigError;
+use super::validator::Validator;
 use crate::auth::KeySet;
 use crate::issuer::{IssuerSettings, KeySource, read_keys};
 use crate::outbound::{Target, Trust};
@@ -29,7 +29,7 @@ impl Validator<'_> {
         raw: &RawAuth,
         handshake_timeout: Duration,
     ) -> Result<Option<(IssuerSettings, Arc<KeySet>)>, ConfigError> {
-        let ca = (!raw.jwks_ca.as_os_str().is_empty()).then_some(&*raw.jwks_ca);
+        let ca = raw.jwks_ca.as_deref();
         self.require(raw.jwks_refresh.0 >= MIN_REFRESH, REFRESH, "must be at least 10s")?;
         if raw.jwks.is_empty() {
             self.require(ca.is_none(), CA, "needs auth.jwks")?;

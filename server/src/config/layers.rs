@@ -1,12 +1,11 @@
 //! Layers of settings (defaults, file, environment, flags), and the source of each value.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::ConfigError;
+use super::error::{ConfigError, SettingSource};
 
 const DEFAULTS: &str = include_str!("default.toml");
 const ENV_PREFIX: &str = "ENCKE_";
@@ -17,30 +16,6 @@ const RENAMED: [(&str, &str); 3] =
     [("rest", "parking"), ("rest.after", "parking.after"), ("auth.longest_token", "auth.max_token_lifetime")];
 /// Separator between section and key in the name of an environment variable.
 const ENV_SEPARATOR: &str = "__";
-
-/// Where a value was set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SettingSource {
-    /// Built-in default.
-    Default,
-    /// Configuration file.
-    File(PathBuf),
-    /// Environment variable.
-    Environment(String),
-    /// Command-line flag.
-    Flag(String),
-}
-
-impl fmt::Display for SettingSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("the default"),
-            Self::File(path) => write!(f, "{}", path.display()),
-            Self::Environment(name) => f.write_str(name),
-            Self::Flag(flag) => f.write_str(flag),
-        }
-    }
-}
 
 /// Returns the default configuration file: every key with its comment.
 #[must_use]

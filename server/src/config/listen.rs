@@ -1,20 +1,37 @@
 //! `[listen]`: the addresses, and the proxies in front of the server.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
 
-use super::raw::{RawListen, Validator};
-use super::{ConfigError, ListenerKind};
+use super::error::ConfigError;
+use super::types::ListenerKind;
+use super::units::{DurationOrOff, Parsed, optional};
+use super::validator::Validator;
 use crate::admin::PublicUrl;
 use crate::auth::Auth;
 use crate::backend::BackendSettings;
 use crate::proxies::{ForwardedHeader, Proxies};
 
+#[derive(Deserialize)]
+pub(super) struct RawListen {
+    pub(super) public: SocketAddr,
+    pub(super) admin: SocketAddr,
+    pub(super) backlog: u16,
+    pub(super) wait: DurationOrOff,
+    #[serde(deserialize_with = "optional")]
+    pub(super) public_url: Option<PublicUrl>,
+    pub(super) hosts: Vec<String>,
+    trusted_proxies: Vec<Parsed<Network>>,
+    forwarded: RawForwarded,
+    proxy_protocol: bool,
+}
+
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum RawForwarded {
+enum RawForwarded {
     Off,
     XForwardedFor,
     Forwarded,
@@ -42,24 +59,14 @@ impl Validator<'_> {
         self.require(listen.backlog > 0, "listen.backlog", "must be at least 1")
     }
 
-    pub(super) fn public_url(&self, text: &str) -> Result<Option<PublicUrl>, ConfigError> {
-        (!text.is_empty()).then(|| self.require_ok("listen.public_url", PublicUrl::parse(text))).transpose()
-    }
-
     pub(super) fn proxies(&self, listen: &RawListen) -> Result<Proxies, ConfigError> {
         let forwarded = match listen.forwarded {
             RawForwarded::Off => None,
             RawForwarded::XForwardedFor => Some(ForwardedHeader::XForwardedFor),
             RawForwarded::Forwarded => Some(ForwardedHeader::Forwarded),
         };
-        let mut trusted = Vec::new();
-        for (index, text) in listen.trusted_proxies.iter().enumerate() {
-            let Some(network) = network(text) else {
-                let message = "must be an address or a network, such as \"10.0.0.0/8\"";
-                return self.refuse(&format!("{TRUSTED}[{index}]"), message);
-            };
-            trusted.push(network);
-        }
+        let trusted: Box<[_]> =
+            listen.trusted_proxies.iter().map(|Parsed(Network(network))| *network).collect();
         let message = "needs listen.trusted_proxies";
         for (key, is_set) in
             [("listen.forwarded", forwarded.is_some()), ("listen.proxy_protocol", listen.proxy_protocol)]
@@ -69,24 +76,27 @@ impl Validator<'_> {
         let is_used = forwarded.is_some() || listen.proxy_protocol;
         let message = "needs listen.forwarded or listen.proxy_protocol";
         self.require(trusted.is_empty() || is_used, TRUSTED, message)?;
-        Ok(Proxies { trusted: trusted.into(), forwarded, proxy_protocol: listen.proxy_protocol })
+        Ok(Proxies { trusted, forwarded, proxy_protocol: listen.proxy_protocol })
     }
 }
 
-/// Parses a network. A single address is a network with one address. An IPv4-mapped IPv6 network is converted
-/// to IPv4, because the server uses this form for the addresses of peers.
-fn network(text: &str) -> Option<IpNet> {
-    const MAPPED: u8 = 96;
-    let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
-    let mapped = match network {
-        IpNet::V6(six) if six.prefix_len() >= MAPPED => {
-            six.addr().to_ipv4_mapped().map(|four| (four, six.prefix_len() - MAPPED))
-        }
-        _ => None,
-    };
-    match mapped {
-        Some((four, length)) => Ipv4Net::new(four, length).ok().map(IpNet::V4),
-        None => Some(network),
+/// A network. A single address is a network with one address. An IPv4-mapped IPv6 network is converted to
+/// IPv4, because the server uses this form for the addresses of peers.
+struct Network(IpNet);
+
+impl FromStr for Network {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const MAPPED: u8 = 96;
+        let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        let network = network.ok_or("must be an address or a network, such as \"10.0.0.0/8\"")?;
+        let mapped = match network {
+            IpNet::V6(six) => six.prefix_len().checked_sub(MAPPED).zip(six.addr().to_ipv4_mapped()),
+            IpNet::V4(_) => None,
+        };
+        let mapped = mapped.and_then(|(length, four)| Ipv4Net::new(four, length).ok());
+        Ok(Self(mapped.map_or(network, IpNet::V4)))
     }
 }
 
@@ -106,7 +116,8 @@ mod tests {
             ("10.0.0.0/33", None),
             ("localhost", None),
         ] {
-            assert_eq!(network(text), expected.map(|network| network.parse().expect("a network")), "{text}");
+            let network = text.parse().ok().map(|Network(network)| network);
+            assert_eq!(network, expected.map(|network| network.parse().expect("a network")), "{text}");
         }
     }
 }

@@ -1,19 +1,13 @@
 //! `[log]`.
 
-use serde::Deserialize;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
-use super::raw::Validator;
-use super::{ConfigError, LogFormat};
-
-#[derive(Deserialize)]
-pub(super) struct RawLog {
-    pub(super) level: String,
-    pub(super) format: LogFormat,
-}
+use super::error::ConfigError;
+use super::types::LogConfig;
+use super::validator::Validator;
 
 impl Validator<'_> {
-    pub(super) fn log(&self, log: &RawLog) -> Result<(), ConfigError> {
+    pub(super) fn log(&self, log: &LogConfig) -> Result<(), ConfigError> {
         // Detect misspelt levels: the filter would treat such a level as a module name and log only that
         // module.
         let stray =
@@ -24,9 +18,6 @@ impl Validator<'_> {
             let message = format!("`{stray}` is not error, warn, info, debug, trace, off or module=level");
             return self.refuse("log.level", message);
         }
-        match log.level.parse::<EnvFilter>() {
-            Ok(_) => Ok(()),
-            Err(error) => self.refuse("log.level", error.to_string()),
-        }
+        self.require_ok("log.level", log.level.parse::<EnvFilter>()).map(drop)
     }
 }

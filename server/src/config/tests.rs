@@ -1,3 +1,8 @@
+use std::time::Duration;
+
+use encke_core::session::SessionTimeouts;
+use encke_timeouts::TimerScheme;
+
 use super::*;
 
 fn with(flags: &[&str]) -> Settings {

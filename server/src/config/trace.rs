@@ -8,8 +8,9 @@ use hyper::header::{
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::ConfigError;
-use super::raw::Validator;
+use super::error::ConfigError;
+use super::units::optional;
+use super::validator::Validator;
 use crate::outbound::{Target, Trust};
 use crate::trace::{TraceSettings, Tracer};
 
@@ -24,7 +25,8 @@ const RESERVED_HEADERS: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_T
 pub(super) struct RawTrace {
     otlp: String,
     headers: Vec<SecretString>,
-    ca: PathBuf,
+    #[serde(deserialize_with = "optional")]
+    ca: Option<PathBuf>,
     sample: f64,
 }
 
@@ -38,8 +40,7 @@ impl Validator<'_> {
         let message = "this build has no OpenTelemetry: build it with --features otlp";
         self.require(Tracer::IS_AVAILABLE, OTLP, message)?;
         let target: Target = self.require_ok(OTLP, traces_url(&raw.otlp).parse())?;
-        let ca = (!raw.ca.as_os_str().is_empty()).then_some(&*raw.ca);
-        let trust = self.require_ok(CA, Trust::load(target.is_tls(), CA, ca))?;
+        let trust = self.require_ok(CA, Trust::load(target.is_tls(), CA, raw.ca.as_deref()))?;
         let mut headers = HeaderMap::new();
         for (index, line) in raw.headers.iter().enumerate() {
             let (name, value) =

@@ -1,6 +1,7 @@
 //! Types of settings that TOML lacks: durations and sizes.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
@@ -51,6 +52,48 @@ impl<'de> Deserialize<'de> for SizeSetting {
 /// Maps 0, which means "no limit", to `usize::MAX`.
 pub(super) fn unless_zero(limit: usize) -> usize {
     if limit == 0 { usize::MAX } else { limit }
+}
+
+pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    DurationSetting::deserialize(deserializer).map(|setting| setting.0)
+}
+
+pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    SizeSetting::deserialize(deserializer).map(|setting| setting.0)
+}
+
+/// Deserializes a limit, where 0 means "no limit".
+pub(super) fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    usize::deserialize(deserializer).map(unless_zero)
+}
+
+/// Deserializes a limit in bytes, where 0 means "no limit".
+pub(super) fn size_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    size(deserializer).map(unless_zero)
+}
+
+/// Deserializes text that has another form in the program, such as a URL.
+pub(super) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+/// Like [`parsed`], but the empty text means that the setting is not set.
+pub(super) fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    (!text.is_empty()).then(|| text.parse().map_err(D::Error::custom)).transpose()
+}
+
+/// Element of a list that is deserialized like [`parsed`].
+pub(super) struct Parsed<T>(pub(super) T);
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parsed(deserializer).map(Self)
+    }
 }
 
 /// Visitor that parses a string.

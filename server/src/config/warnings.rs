@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Config;
+use super::types::Config;
 
 impl Config {
     /// Returns warnings about settings that are valid but likely to cause trouble, one sentence each.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 const FIELDS: &str = r#"url = "https://a.example/hooks", events = ["session.closed"]"#;

@@ -26,11 +26,10 @@ fn request_host(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::PublicUrl;
 
     fn connect_src(host: &'static str, url: Option<&str>, has_tls: bool) -> String {
         let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
-        let url = url.map(|url| PublicUrl::parse(url).expect("a URL"));
+        let url = url.map(|url| url.parse().expect("a URL"));
         let policy = content_security_policy(&headers, &PublicListener { url, port: 8000, has_tls });
         let policy = policy.to_str().expect("ASCII").to_owned();
         let directives: Vec<_> = policy.split("; ").collect();
