@@ -48,8 +48,12 @@ impl Backend {
         entropy: Entropy,
         executor: Arc<dyn Executor>,
     ) -> Self {
-        let (max_total, max_per_caller) = (settings.max_in_flight, settings.max_in_flight_per_session);
-        let in_flight = Arc::new(InFlight::new(max_total, max_per_caller, Arc::clone(&metrics)));
+        let in_flight = Arc::new(InFlight {
+            max_total: settings.max_in_flight,
+            max_per_caller: settings.max_in_flight_per_session,
+            counts: Mutex::default(),
+            metrics: Arc::clone(&metrics),
+        });
         let client = OutboundClient::new(
             settings.trust.clone(),
             Arc::clone(&timeouts),

@@ -9,16 +9,16 @@ use crate::metrics::BackendMetrics;
 
 /// Limits the number of requests in flight: in total, per session, and, for clients without a session, per
 /// network (half of the total).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct InFlight {
-    max_total: usize,
-    max_per_caller: usize,
-    counts: Mutex<InFlightCounts>,
-    metrics: Arc<BackendMetrics>,
+    pub(super) max_total: usize,
+    pub(super) max_per_caller: usize,
+    pub(super) counts: Mutex<InFlightCounts>,
+    pub(super) metrics: Arc<BackendMetrics>,
 }
 
 #[derive(Debug, Default)]
-struct InFlightCounts {
+pub(super) struct InFlightCounts {
     all: usize,
     /// Number of requests in flight by caller. Callers without any have no entry.
     by_caller: HashMap<CallerKey, usize>,
@@ -39,10 +39,6 @@ pub(super) struct InFlightPermit {
 }
 
 impl InFlight {
-    pub(super) fn new(max_total: usize, max_per_caller: usize, metrics: Arc<BackendMetrics>) -> Self {
-        Self { max_total, max_per_caller, counts: Mutex::default(), metrics }
-    }
-
     /// Takes a permit, unless a limit is reached.
     pub(super) fn take(self: &Arc<Self>, caller: HookCaller) -> Option<InFlightPermit> {
         let (caller, max_per_caller) = match caller {
@@ -84,7 +80,7 @@ mod tests {
 
     #[test]
     fn requests_are_limited_per_caller_and_in_total() {
-        let in_flight = Arc::new(InFlight::new(4, 2, Arc::default()));
+        let in_flight = Arc::new(InFlight { max_total: 4, max_per_caller: 2, ..InFlight::default() });
         let take = |caller| in_flight.take(caller);
         let session = HookCaller::Session;
         let address = |last| HookCaller::Address(IpAddr::from([192, 0, 2, last]));

@@ -20,6 +20,8 @@
 //! This file, `wheel_sleep.rs` and `poll_expiry.rs` are compiled a second time against loom: see
 //! `server/timeouts/tests/loom/`.
 
+use std::ops::RangeInclusive;
+
 use super::sync::{AtomicU64, Ordering, fence};
 
 /// Deadline that an owner requests: a time in nanoseconds, and whether the timer must expire on its exact
@@ -35,16 +37,17 @@ impl RequestedDeadline {
 
     /// Requests an expiry on the first tick at or after `nanos`.
     pub const fn exact(nanos: u64) -> Self {
-        Self::pack(nanos, 0)
+        Self::pack(nanos, false)
     }
 
     /// Requests an expiry at any time between `nanos` and the end of the slack after it.
     pub const fn soft(nanos: u64) -> Self {
-        Self::pack(nanos, Self::SOFT)
+        Self::pack(nanos, true)
     }
 
     /// Packs a deadline into 63 bits, which hold 292 years. Later deadlines count as [`Self::NONE`].
-    const fn pack(nanos: u64, soft: u64) -> Self {
+    const fn pack(nanos: u64, is_soft: bool) -> Self {
+        let soft = if is_soft { Self::SOFT } else { 0 };
         if nanos >= u64::MAX >> 1 { Self::NONE } else { Self(nanos << 1 | soft) }
     }
 
@@ -56,6 +59,11 @@ impl RequestedDeadline {
     /// Whether the earliest time has passed.
     pub(crate) const fn is_due(self, now: u64) -> bool {
         self.0 != Self::NONE.0 && self.0 >> 1 <= now
+    }
+
+    /// Times at which the timer may expire, or `None` if there is no deadline.
+    pub(crate) fn range(self, slack: u64) -> Option<RangeInclusive<u64>> {
+        Some(self.earliest()?..=self.latest(slack)?)
     }
 
     /// Latest time of the expiry, or `None` if there is no deadline.

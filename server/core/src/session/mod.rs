@@ -33,9 +33,9 @@ pub use input::{
     Attach, ConnectionId, ConnectionInput, ConnectionKind, DeliveryMode, Heartbeat, Input, RequestInput,
 };
 pub use machine::{Phase, Session};
-pub use outbox::{MAX_OFFSET, Outbox, WhenFull};
+pub use outbox::{ClientPosition, MAX_OFFSET, Outbox, WhenFull};
 pub use output::{LifecycleEvent, Output, Outputs, ResumeKind, StepContext, Transition};
-pub use record::{BadRecord, OutboxRecord, RingRun, SentRangeRecord, SessionRecord, SubscriptionRecord};
+pub use record::{BadRecord, OutboxRecord, RingRun, SentRange, SessionRecord, SubscriptionRecord};
 
 #[cfg(test)]
 mod harness;

@@ -124,7 +124,7 @@ pub struct SubscriptionRecord {
     pub missed: Option<(u64, u64)>,
     /// Messages that overlapping subscriptions had already sent when this one began.
     #[n(8)]
-    pub sent_before: Option<Vec<SentRangeRecord>>,
+    pub sent_before: Option<Vec<SentRange>>,
     /// Whether another subscription has sent a message of this log.
     #[n(9)]
     pub sent_by_others: bool,
@@ -151,10 +151,10 @@ pub struct NoticeRecord {
     pub is_forbidden: bool,
 }
 
-/// A range of a log that was sent.
+/// Messages that a subscription has sent: a range of its log, except for messages covered by a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
-pub struct SentRangeRecord {
+pub struct SentRange {
     /// Number of the log.
     #[n(0)]
     pub log: u64,

@@ -58,16 +58,15 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
     /// Returns the next state of a timer that fires with this request. Arms the timer if that state is armed.
     fn announced_state(&mut self, key: TimerKey, requested: RequestedDeadline, now: Timestamp) -> NextState {
         if !requested.is_due(now.as_nanos()) {
-            let (earliest, latest) = (requested.earliest(), requested.latest(self.slack()));
-            let Some((earliest, latest)) = earliest.zip(latest) else { return NextState::Removed };
-            return NextState::Armed(self.arm_between(key, earliest, latest));
+            let Some(range) = requested.range(self.slack()) else { return NextState::Removed };
+            return NextState::Armed(self.arm_between(key, range));
         }
         match self.timer(key) {
             // Arm the timer immediately for the time at which its session usually wants the next expiry. That
             // request then involves no other thread.
             Timer::Slot(_) => {
                 let at = (now + self.rearm_delay).as_nanos();
-                NextState::Armed(self.arm_between(key, at, at))
+                NextState::Armed(self.arm_between(key, at..=at))
             }
             // A sleep ends with its expiry and requests no other deadline.
             Timer::Standalone(timer) if timer.owner == TimerOwner::Sleep => NextState::Removed,

@@ -203,10 +203,8 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
     /// Arms a registered timer as its owner requests, or unregisters it if there is no request.
     pub(crate) fn arm(&mut self, mut key: TimerKey, mut requested: RequestedDeadline) {
         loop {
-            if let (Some(earliest), Some(latest)) =
-                (requested.earliest(), requested.latest(self.timeouts.slack))
-            {
-                let served_from = self.arm_between(key, earliest, latest);
+            if let Some(range) = requested.range(self.timeouts.slack) {
+                let served_from = self.arm_between(key, range);
                 requested = self.arming(key).set_armed(served_from);
                 if requested != RequestedDeadline::NONE {
                     return;
@@ -223,7 +221,8 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
     }
 
     /// Arms a timer to fire between `earliest` and `latest`. Returns the earliest deadline that this serves.
-    pub(crate) fn arm_between(&mut self, key: TimerKey, earliest: u64, latest: u64) -> u64 {
+    pub(crate) fn arm_between(&mut self, key: TimerKey, range: RangeInclusive<u64>) -> u64 {
+        let (earliest, latest) = range.into_inner();
         let first = self.tick.first_at_or_after(earliest);
         let last = self.tick.last_at_or_before(Timestamp::from_nanos(latest)).max(first);
         let at = self.arm_in_range(key, first..=last);

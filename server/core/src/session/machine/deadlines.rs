@@ -11,11 +11,11 @@ use crate::session::{Deadline, SessionTimeouts};
 pub(super) struct Deadlines {
     /// Ping while no ping is in progress; Pong while one is outstanding. While the kernel is being probed,
     /// this holds the time at which Pong was due.
-    heartbeat: Option<Timestamp>,
+    pub(super) heartbeat: Option<Timestamp>,
     /// [`Deadline::PollHold`] while attached, [`Deadline::PollGap`] between polls, otherwise
     /// [`Deadline::Reconnect`].
-    client: Option<Timestamp>,
-    idle: Option<Timestamp>,
+    pub(super) client: Option<Timestamp>,
+    pub(super) idle: Option<Timestamp>,
     token: Option<Timestamp>,
 }
 
@@ -37,18 +37,6 @@ impl Deadlines {
     /// Disarms the deadlines that end with the connection, except for Token.
     pub(super) fn disarm_connection_deadlines(&mut self) {
         (self.heartbeat, self.client) = (None, None);
-    }
-
-    pub(super) fn heartbeat(&self) -> Option<Timestamp> {
-        self.heartbeat
-    }
-
-    pub(super) fn client(&self) -> Option<Timestamp> {
-        self.client
-    }
-
-    pub(super) fn idle(&self) -> Option<Timestamp> {
-        self.idle
     }
 
     fn field(&mut self, deadline: Deadline) -> &mut Option<Timestamp> {

@@ -85,7 +85,7 @@ impl<C> Session<C> {
 
     /// Returns the overdue ping for which the kernel is being probed, with the time its answer was due.
     fn probed_ping(&self) -> Option<(SentPing, Timestamp)> {
-        let due = self.deadlines.heartbeat().filter(|_| self.ping == PingState::Probing)?;
+        let due = self.deadlines.heartbeat.filter(|_| self.ping == PingState::Probing)?;
         Some((self.sent_ping()?, due))
     }
 

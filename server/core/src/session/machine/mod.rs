@@ -324,7 +324,7 @@ impl<C> Session<C> {
         match attach.kind {
             // Clients cannot send commands on an event stream, so they cannot be idle.
             ConnectionKind::Events => self.deadlines.disarm(Deadline::Idle),
-            ConnectionKind::Stream(_) | ConnectionKind::Poll { .. } if self.deadlines.idle().is_none() => {
+            ConnectionKind::Stream(_) | ConnectionKind::Poll { .. } if self.deadlines.idle.is_none() => {
                 self.postpone_idle(step)
             }
             ConnectionKind::Stream(_) | ConnectionKind::Poll { .. } => {}

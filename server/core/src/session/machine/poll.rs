@@ -7,7 +7,8 @@ use super::{Phase, Session};
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason};
 use crate::session::{
-    Attach, ConnectionId, ConnectionKind, Deadline, DeliveryMode, Output, RequestInput, StepContext, WhenFull,
+    Attach, ClientPosition, ConnectionId, ConnectionKind, Deadline, DeliveryMode, Output, RequestInput,
+    StepContext, WhenFull,
 };
 
 impl<C> Session<C> {
@@ -74,7 +75,7 @@ impl<C> Session<C> {
     pub(super) fn postpone_poll_gap(&mut self, step: &mut StepContext<'_>) {
         self.received(self.now);
         let at = self.now + step.timeouts.poll_gap;
-        let armed = self.deadlines.client().unwrap_or(at);
+        let armed = self.deadlines.client.unwrap_or(at);
         self.deadlines.arm(Deadline::PollGap, at.max(armed).min(self.window_end(step)));
     }
 
@@ -105,7 +106,7 @@ impl<C> Session<C> {
             RequestInput::Activity => {}
             // Clients on an event stream are not required to send commands, so a single command does not arm
             // the deadline.
-            RequestInput::Command if self.deadlines.idle().is_some() => self.postpone_idle(step),
+            RequestInput::Command if self.deadlines.idle.is_some() => self.postpone_idle(step),
             RequestInput::Command => {}
             RequestInput::Ack { seq } if seq <= self.outbox.seq() => self.outbox.acknowledge(seq),
             RequestInput::Ack { .. } => self.end(step, current, CloseReason::ProtocolError),
@@ -169,7 +170,7 @@ impl<C> Session<C> {
     /// order, the messages that this request acknowledges are kept until the next one.
     fn resume_after(&mut self, seq: u64, was_answered: bool) {
         let confirmed = std::mem::replace(&mut self.unconfirmed, seq);
-        self.outbox.resume_keeping(seq, confirmed, was_answered);
+        self.outbox.resume_keeping(ClientPosition { seq, confirmed }, was_answered);
     }
 
     /// Handles a request for messages on a stream.

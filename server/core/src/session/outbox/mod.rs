@@ -32,6 +32,7 @@ use notices::Notice;
 pub use notices::{EndReason, MAX_END_NOTICES};
 pub use overlap::{LogHandle, LogPosition};
 use rare::RareState;
+pub use resume::ClientPosition;
 use ring::{EntryKind, ReplayRing, RingEntry};
 pub use snapshot::MAX_OFFSET;
 use subscription::Subscription;
@@ -383,7 +384,7 @@ impl<C: LogHandle> Outbox<C> {
         if cursor + 1 < log.first {
             let missing = (cursor + 1, log.first - 1);
             subscription.skip_missing(missing);
-            return self.send_gap(RingEntry::gap(slot, missing.0, missing.1));
+            return self.send_gap(RingEntry::gap(slot, missing.0..=missing.1));
         }
         let passed = self.skip_already_sent(slot, log, places);
         let unread = usize::try_from(log.last.saturating_sub(cursor + passed)).unwrap_or(usize::MAX);

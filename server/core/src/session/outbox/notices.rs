@@ -214,7 +214,7 @@ impl<C: LogHandle> Outbox<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::outbox::{LogBounds, WhenFull};
+    use crate::session::outbox::{ClientPosition, LogBounds, WhenFull};
 
     const LOG: LogBounds = LogBounds { first: 1, last: 9 };
 
@@ -278,9 +278,9 @@ mod tests {
         let mut outbox = Outbox::new(16);
         outbox.subscribe_with_notice(|_| 1, 9, false, false);
         assert_eq!(take_everything(&mut outbox), [(1, TurnOutcome::Begun { offset: 9 })]);
-        outbox.resume_keeping(0, 0, true);
+        outbox.resume_keeping(ClientPosition { seq: 0, confirmed: 0 }, true);
         assert_eq!(take_everything(&mut outbox), []);
-        outbox.resume_keeping(0, 0, false);
+        outbox.resume_keeping(ClientPosition { seq: 0, confirmed: 0 }, false);
         assert_eq!(take_everything(&mut outbox), [(1, TurnOutcome::Begun { offset: 9 })]);
     }
 

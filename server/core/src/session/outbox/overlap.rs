@@ -25,6 +25,7 @@
 
 use super::subscription::Subscription;
 use super::{LogBounds, Outbox, SubscriptionSlot};
+use crate::session::record::SentRange;
 
 /// The owner's handle of a log.
 pub trait LogHandle {
@@ -57,17 +58,6 @@ pub struct LogPosition {
 
 /// Maximum number of messages that a subscription skips in one turn.
 const MAX_SKIPPED_PER_TURN: u64 = 256;
-
-/// Messages that a subscription has sent: a range of its log, except for messages covered by a gap.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SentRange {
-    pub(super) log: u64,
-    /// Offset of the message before the range.
-    pub(super) after: u64,
-    /// Offset of the last message in the range.
-    pub(super) up_to: u64,
-    pub(super) missed: Option<(u64, u64)>,
-}
 
 impl SentRange {
     fn contains(&self, place: &LogPosition) -> bool {

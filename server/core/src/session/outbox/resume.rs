@@ -2,6 +2,15 @@
 
 use super::{Outbox, WhenFull};
 
+/// Position of a client in the stream.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientPosition {
+    /// Seq of the last message that the client has received.
+    pub seq: u64,
+    /// Seq up to which the client will not go back.
+    pub confirmed: u64,
+}
+
 impl<C> Outbox<C> {
     /// Prepares the outbox for a new connection whose client has everything up to `seq`. If the client does
     /// not report a seq, the last acknowledgement is used instead.
@@ -9,18 +18,19 @@ impl<C> Outbox<C> {
     /// `seq` must be at most [`Outbox::seq`].
     pub fn resume(&mut self, seq: Option<u64>, when_full: WhenFull) {
         let seq = seq.unwrap_or(self.acknowledged);
-        self.continue_after(seq, seq, when_full);
+        self.continue_after(ClientPosition { seq, confirmed: seq }, when_full);
         self.requeue_notices_after(seq);
     }
 
     /// Like [`Self::resume`], but for a client that may go back to its previous position: entries after
-    /// `confirmed` are kept until the ring needs the space. `was_answered` states whether the client's last
-    /// request was answered. If it was, and the client has everything that was sent, the client also has the
-    /// notices. If they were sent again, a client that polls while there are no new messages would receive
-    /// the same notices each time.
-    pub fn resume_keeping(&mut self, seq: u64, confirmed: u64, was_answered: bool) {
+    /// [`ClientPosition::confirmed`] are kept until the ring needs the space. `was_answered` states whether
+    /// the client's last request was answered. If it was, and the client has everything that was sent, the
+    /// client also has the notices. If they were sent again, a client that polls while there are no new
+    /// messages would receive the same notices each time.
+    pub fn resume_keeping(&mut self, position: ClientPosition, was_answered: bool) {
+        let seq = position.seq;
         let was_answered = was_answered && seq >= self.sent;
-        self.continue_after(seq, confirmed, WhenFull::Stop);
+        self.continue_after(position, WhenFull::Stop);
         if !was_answered {
             self.requeue_notices_after(seq);
         }
@@ -34,14 +44,14 @@ impl<C> Outbox<C> {
     /// client's last request was answered.
     pub fn resume_with_gaps(&mut self, when_full: WhenFull, was_answered: bool) {
         let seq = self.acknowledged;
-        self.continue_after(seq, seq, when_full);
+        self.continue_after(ClientPosition { seq, confirmed: seq }, when_full);
         if !was_answered {
             self.requeue_notices_after(seq);
         }
         self.resends_as_gaps = true;
     }
 
-    fn continue_after(&mut self, seq: u64, confirmed: u64, when_full: WhenFull) {
+    fn continue_after(&mut self, ClientPosition { seq, confirmed }: ClientPosition, when_full: WhenFull) {
         let seq = seq.min(self.seq());
         self.when_full = when_full;
         self.resends_as_gaps = false;

@@ -5,6 +5,7 @@
 //! thousand unacknowledged messages as for one, and that memory is part of the ring itself.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 /// A message or gap that was sent with one seq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,8 @@ impl RingEntry {
         Self { slot, span: 0, offset }
     }
 
-    pub(super) fn gap(slot: u32, from: u64, to: u64) -> Self {
+    pub(super) fn gap(slot: u32, missing: RangeInclusive<u64>) -> Self {
+        let (from, to) = missing.into_inner();
         match u32::try_from(to - from + 1) {
             Ok(span) => Self { slot, span, offset: from },
             Err(_) => Self::unknown_gap(slot, to),

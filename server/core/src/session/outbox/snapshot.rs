@@ -3,13 +3,11 @@
 use std::num::NonZeroU64;
 
 use super::notices::{EndReason, Notice, SubscriptionChange};
-use super::overlap::{LogHandle, SentRange};
+use super::overlap::LogHandle;
 use super::ring::{ReplayRing, RingEntry};
 use super::subscription::{Evicted, RareSubscriptionState, Subscription};
 use super::{Outbox, SubscriptionSlot};
-use crate::session::record::{
-    BadRecord, NoticeRecord, OutboxRecord, RingRun, SentRangeRecord, SubscriptionRecord,
-};
+use crate::session::record::{BadRecord, NoticeRecord, OutboxRecord, RingRun, SubscriptionRecord};
 
 impl<C: LogHandle> Outbox<C> {
     /// Returns the outbox's record.
@@ -106,7 +104,7 @@ impl<C> Outbox<C> {
             let reached =
                 reached.get_mut(run.slot as usize).ok_or(BadRecord("a ring entry without a subscription"))?;
             let it = self.get_mut(run.slot).ok_or(BadRecord("a ring entry without a subscription"))?;
-            *reached = check_run(run, *reached, it.cursor)?;
+            *reached = it.check_run(run, *reached)?;
             let evicted = excess.min(run.count);
             excess -= evicted;
             if evicted > 0 {
@@ -133,20 +131,6 @@ fn entry(run: &RingRun, index: u64) -> RingEntry {
     RingEntry { slot: run.slot, span: run.span, offset: run.offset + index }
 }
 
-/// Checks a run, and returns the offset that a client with this run has reached.
-fn check_run(run: &RingRun, reached: u64, cursor: u64) -> Result<u64, BadRecord> {
-    let last = match run.span {
-        0 => run.offset.checked_add(run.count).map(|end| end - 1),
-        _ if run.count != 1 => None,
-        u32::MAX => Some(run.offset),
-        span => run.offset.checked_add(u64::from(span)).map(|end| end - 1),
-    };
-    let last = last.filter(|last| run.count > 0 && *last <= cursor);
-    let last = last.ok_or(BadRecord("a ring entry beyond its cursor"))?;
-    let is_after = if run.span == u32::MAX { run.offset >= reached } else { run.offset > reached };
-    if is_after { Ok(last) } else { Err(BadRecord("a ring entry before the preceding one")) }
-}
-
 impl<C: LogHandle> Subscription<C> {
     fn snapshot(&self) -> SubscriptionRecord {
         let rare = self.rare.as_deref();
@@ -160,16 +144,7 @@ impl<C: LogHandle> Subscription<C> {
             evicted_unknown_gap: self.evicted_unknown_gap,
             live: self.live,
             missed: rare.and_then(|rare| rare.missed),
-            sent_before: sent_before.map(|sent| {
-                let sent = sent.iter();
-                sent.map(|&SentRange { log, after, up_to, missed }| SentRangeRecord {
-                    log,
-                    after,
-                    up_to,
-                    missed,
-                })
-                .collect()
-            }),
+            sent_before: sent_before.cloned(),
             sent_by_others: self.is_sent_by_others(),
             notice: self.notice().map(Notice::record),
         }
@@ -202,6 +177,21 @@ impl Notice {
 }
 
 impl<C> Subscription<C> {
+    /// Checks a run, and returns the offset that a client with this run has reached. `reached` is the offset
+    /// that the client has reached before the run.
+    fn check_run(&self, run: &RingRun, reached: u64) -> Result<u64, BadRecord> {
+        let last = match run.span {
+            0 => run.offset.checked_add(run.count).map(|end| end - 1),
+            _ if run.count != 1 => None,
+            u32::MAX => Some(run.offset),
+            span => run.offset.checked_add(u64::from(span)).map(|end| end - 1),
+        };
+        let last = last.filter(|last| run.count > 0 && *last <= self.cursor);
+        let last = last.ok_or(BadRecord("a ring entry beyond its cursor"))?;
+        let is_after = if run.span == u32::MAX { run.offset >= reached } else { run.offset > reached };
+        if is_after { Ok(last) } else { Err(BadRecord("a ring entry before the preceding one")) }
+    }
+
     fn restore(record: &SubscriptionRecord, dropped: u64, channel: C) -> Result<Self, BadRecord> {
         let evicted = match record.evicted {
             None => None,
@@ -220,12 +210,9 @@ impl<C> Subscription<C> {
         let mut it = Self::new(channel, record.cursor, record.gap);
         (it.start, it.evicted, it.live) = (record.start, evicted, record.live);
         it.evicted_unknown_gap = record.evicted_unknown_gap;
-        let sent_before = record.sent_before.iter().flatten();
         let rare = RareSubscriptionState {
             missed: record.missed,
-            sent_before: sent_before
-                .map(|&SentRangeRecord { log, after, up_to, missed }| SentRange { log, after, up_to, missed })
-                .collect(),
+            sent_before: record.sent_before.clone().unwrap_or_default(),
             sent_by_others: record.sent_by_others,
             notice: record.notice.map(Notice::restore),
         };

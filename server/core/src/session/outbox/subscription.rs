@@ -1,8 +1,9 @@
 use std::num::NonZeroU64;
 
 use super::notices::Notice;
-use super::overlap::{LogHandle, LogPosition, SentRange};
+use super::overlap::{LogHandle, LogPosition};
 use super::ring::{EntryKind, RingEntry};
+use crate::session::record::SentRange;
 
 /// A session's position in one channel.
 #[derive(Debug)]

@@ -47,7 +47,7 @@ fn random_entry(rng: &mut SmallRng, newest: Option<RingEntry>) -> (RingEntry, u6
     let offset = newest.map_or(1, |newest| newest.last_offset() + 1);
     let slot = newest.map_or(0, |newest| newest.slot);
     match rng.random_range(0..10) {
-        0 => (RingEntry::gap(slot, offset, offset + rng.random_range(0..3)), 1),
+        0 => (RingEntry::gap(slot, offset..=offset + rng.random_range(0..3)), 1),
         1 => (RingEntry::unknown_gap(slot, offset), 1),
         2 => (RingEntry::message(rng.random_range(0..3), offset), rng.random_range(1..4)),
         3 => (RingEntry::message(slot, offset + 1), 1),
