@@ -4,7 +4,6 @@ use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
 use encke_core::dialect::DialectName;
 use encke_core::session::ConnectionInput;
-use encke_timeouts::Sleep;
 
 use super::{PartialMessageSender, Services};
 use crate::admission::PartialMessage;
@@ -55,16 +54,6 @@ impl Attachment {
     /// this connection.
     pub(crate) fn notify_session(&self, input: ConnectionInput) -> bool {
         self.services.sessions.lifecycle.handle_connection(&self.session, self.mailbox.id, input)
-    }
-
-    /// Returns how long to wait before reading more, if the client's frames and requests arrive too fast.
-    pub(crate) fn rate_limit_delay(&self) -> Option<Sleep> {
-        self.services.rate_limit_delay(&self.session)
-    }
-
-    /// Counts a frame from the client.
-    pub(crate) fn count_frame(&self) {
-        self.services.count_frames(&self.session, 1);
     }
 
     /// Records that bytes have arrived from the peer.

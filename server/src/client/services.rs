@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::session::ConnectionId;
-use encke_timeouts::{Sleep, Stalled, Timeouts};
+use encke_timeouts::{Stalled, Timeouts};
 use futures_util::future::select;
 
 use super::{Access, PartialMessageSender, SharedLimits};
@@ -105,10 +105,14 @@ impl Services {
         requested.map_or(max, |requested| requested.min(max))
     }
 
-    /// Returns how long to wait before reading more, if the client's frames and requests arrive too fast.
-    pub(crate) fn rate_limit_delay(&self, session: &SessionCell) -> Option<Sleep> {
+    /// Counts a request against the rate limit, as for a frame, and delays it if it exceeds the limit.
+    pub(crate) async fn count_request(&self, session: &SessionCell) {
         let next_at = session.frames.next_at();
-        (next_at > self.timeouts.clock().now()).then(|| self.timeouts.sleep_until(next_at))
+        if next_at > self.timeouts.clock().now() {
+            // The pause is boxed, because it is rarely needed.
+            Box::pin(self.timeouts.sleep_until(next_at)).await;
+        }
+        self.count_frames(session, 1);
     }
 
     /// Counts frames from a session's client.

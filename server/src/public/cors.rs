@@ -3,7 +3,7 @@
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, HeaderMap, HeaderValue, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
 };
 
 use crate::client::Caller;
@@ -23,35 +23,54 @@ pub(super) fn preflight(
     }
     let mut reply = no_content();
     let allowed = reply.headers_mut();
-    allow_origin(allowed, headers.get(ORIGIN));
+    allowed.extend(self::headers(headers.get(ORIGIN), Cookies::Ignored));
     allowed.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
     allowed.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed_headers));
     reply
 }
 
-/// Allows the page of this origin to read the response.
-pub(super) fn allow_origin(headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
-    if let Some(origin) = origin {
-        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        headers.insert(VARY, HeaderValue::from_static("origin"));
-    }
+/// Whether the requests of a page may contain cookies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cookies {
+    Allowed,
+    Ignored,
 }
 
-/// Like [`allow_origin`], for requests with cookies.
-pub(super) fn allow_origin_with_cookies(headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
-    allow_origin(headers, origin);
-    if origin.is_some() {
-        headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
-    }
+/// Returns the headers that allow the page of this origin to read the response.
+pub(super) fn headers(
+    origin: Option<&HeaderValue>,
+    cookies: Cookies,
+) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let credentials = (cookies == Cookies::Allowed)
+        .then(|| (ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true")));
+    let headers = origin.map(|origin| {
+        let vary = (VARY, HeaderValue::from_static("origin"));
+        [(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()), vary].into_iter().chain(credentials)
+    });
+    headers.into_iter().flatten()
 }
 
-/// Serializes headers as lines of a response's head.
-pub(super) fn lines(headers: &HeaderMap) -> Vec<u8> {
+/// Serializes [`headers`] as lines of a response's head.
+pub(super) fn lines(origin: Option<&HeaderValue>, cookies: Cookies) -> Vec<u8> {
     let mut lines = Vec::new();
-    for (name, value) in headers {
+    for (name, value) in headers(origin, cookies) {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
             lines.extend_from_slice(part);
         }
     }
     lines
+}
+
+/// Allows a page of an allowed origin to read a response to its request.
+pub(super) fn allow(mut reply: Reply, caller: &Caller, request: &HeaderMap, cookies: Cookies) -> Reply {
+    if caller.origin_allowed {
+        reply.headers_mut().extend(headers(request.get(ORIGIN), cookies));
+    }
+    reply
+}
+
+/// Adds the common headers: no cache may store a response, and pages of allowed origins may read it.
+pub(super) fn finish(mut reply: Reply, caller: &Caller, request: &HeaderMap, cookies: Cookies) -> Reply {
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    allow(reply, caller, request, cookies)
 }

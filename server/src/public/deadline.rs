@@ -88,13 +88,19 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
 
 /// Polls `serve` until it has a result or the connection must end.
 pub(super) fn serve_until<T>(
-    mut serve: impl Future<Output = Result<T, NotServed>> + Unpin,
+    mut serve: impl Future<Output = T> + Unpin,
     end: &mut ConnectionDeadline<'_, '_>,
 ) -> impl Future<Output = Result<T, EndReason>> {
     poll_fn(move |task| match Pin::new(&mut serve).poll(task) {
-        Poll::Ready(served) => Poll::Ready(served.map_err(EndReason::NotServed)),
+        Poll::Ready(served) => Poll::Ready(Ok(served)),
         Poll::Pending => end.poll(task).map(Err),
     })
+}
+
+impl From<NotServed> for EndReason {
+    fn from(error: NotServed) -> Self {
+        Self::NotServed(error)
+    }
 }
 
 /// Why a connection is no longer served.

@@ -3,10 +3,10 @@
 use encke_core::close::CloseCode;
 use encke_core::dialect::Since;
 use encke_core::session::ConnectionKind;
-use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN};
+use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue, ORIGIN};
 use hyper::{Request, StatusCode};
 
-use super::cors;
+use super::cors::{self, Cookies};
 use super::query::Query;
 use crate::admission::RefusalReason;
 use crate::client::{Caller, ClientSettings, Refusal, Services};
@@ -25,21 +25,14 @@ pub(crate) fn accept<B>(
     services: &Services,
     has_ended: impl Fn() -> bool,
 ) -> Result<Accepted, Box<Reply>> {
-    let origin = request.headers().get(ORIGIN);
+    // Allow the page to read why the stream was refused.
+    let refuse = |reply| Box::new(cors::allow(reply, caller, request.headers(), Cookies::Ignored));
     // 204 is the only response after which an `EventSource` does not try again.
     if caller.origin_allowed && request.headers().get(LAST_EVENT_ID).is_some_and(|id| id == END_EVENT_ID) {
-        return Err(readable(no_content(), caller, origin));
+        return Err(refuse(no_content()));
     }
     admit_stream(request, caller, services, has_ended)
-        .map_err(|refused| readable(refused.reply(|code| send_away(code, services)), caller, origin))
-}
-
-/// Allows the requesting page to read why the stream was refused.
-fn readable(mut reply: Reply, caller: &Caller, origin: Option<&HeaderValue>) -> Box<Reply> {
-    if caller.origin_allowed {
-        cors::allow_origin(reply.headers_mut(), origin);
-    }
-    Box::new(reply)
+        .map_err(|refused| refuse(refused.reply(|code| send_away(code, services))))
 }
 
 fn admit_stream<B>(
@@ -95,9 +88,7 @@ fn head(origin: Option<&HeaderValue>) -> Vec<u8> {
     let mut head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
         x-accel-buffering: no\r\nconnection: close\r\n"
         .to_vec();
-    let mut headers = HeaderMap::new();
-    cors::allow_origin(&mut headers, origin);
-    head.extend_from_slice(&cors::lines(&headers));
+    head.extend_from_slice(&cors::lines(origin, Cookies::Ignored));
     head.extend_from_slice(b"\r\n");
     head
 }

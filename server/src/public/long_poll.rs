@@ -1,7 +1,6 @@
 //! Long-polling in the `json` dialect: `GET /poll` is held, `POST /poll` takes commands.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
@@ -10,14 +9,14 @@ use encke_core::dialect::{Command, Dialect};
 use encke_core::session::{ConnectionKind, Phase};
 use futures_util::future::{Either, select};
 use hyper::body::Incoming;
-use hyper::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING,
-};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode, Version};
 use serde_json::value::RawValue;
 
-use super::cors;
+use super::Context;
+use super::cors::{self, Cookies};
+use super::deadline::RequestTimeout;
 use super::query::Query;
 use super::receive::read;
 use crate::admission::RefusalReason;
@@ -26,7 +25,7 @@ use crate::commands::{CommandContext, carry_out};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::session::{CommandSource, SessionHandle};
+use crate::session::{CommandSource, SessionCell, SessionHandle};
 use crate::transport::poll::{Accepted, JsonArray, JsonResponseWriter, ResponseWriter};
 
 /// Maximum number of commands in one request.
@@ -61,9 +60,7 @@ fn admit_poll<B>(
         wanted.session.kind = ConnectionKind::Poll { hold: Duration::ZERO };
     }
     let attached = services.admit(caller, wanted, &channels, has_ended)?;
-    let mut headers = HeaderMap::new();
-    cors::allow_origin(&mut headers, request.headers().get(ORIGIN));
-    let headers = cors::lines(&headers);
+    let headers = cors::lines(request.headers().get(ORIGIN), Cookies::Ignored);
     // Close the connection after a request with a body. The body is not read, and its content must not be
     // mistaken for a request that a proxy has let through.
     let keep_alive = !has_body(request.headers()) && keeps_alive(request.version(), request.headers());
@@ -79,54 +76,41 @@ fn admit_poll<B>(
     })
 }
 
-/// Executes the commands of a request.
+/// Executes the commands of a request. A client with a session has as much time for its next request as a new
+/// client has for its first.
 pub(super) async fn command(
     request: Request<Incoming>,
     session: SessionHandle,
     caller: Caller,
-    services: Arc<Services>,
-    (timeout, still_working): (Duration, impl Fn() + Send),
+    timeout: &RequestTimeout,
+    context: &Context,
 ) -> Reply {
     let (head, body) = request.into_parts();
-    let context = CommandContext {
-        session: &session,
-        services: &services,
-        source: CommandSource::request(caller.address),
-    };
-    let reply = commands(&head, body, context, (timeout, still_working)).await;
-    finish(reply, &caller, &head.headers)
+    let reply = commands(&head, body, (&session, &caller), timeout, context).await;
+    finish(reply.unwrap_or_else(Reply::from), &caller, &head.headers)
 }
 
 async fn commands(
     head: &Parts,
     body: Incoming,
-    context: CommandContext<'_>,
-    (timeout, still_working): (Duration, impl Fn() + Send),
-) -> Reply {
-    let CommandContext { session, services, source: via } = context;
-    let limits = BodyLimits { max_bytes: services.settings.max_message, timeout };
-    if let Some(pause) = services.rate_limit_delay(session) {
-        pause.await;
-    }
-    services.count_frames(session, 1);
-    let read = async {
-        body::check_json(&head.headers)?;
-        read(body, limits, via.address(), services).await
-    };
-    match read.await {
-        Ok(body) => {
-            let mut work = pin!(carry_out_all(&body, context));
-            // The time limit applies to the client's request. Calls to the backend or the engine may take
-            // longer, which is no reason to close the connection.
-            loop {
-                let sleep = services.timeouts.sleep(timeout / 2);
-                match select(work.as_mut(), sleep).await {
-                    Either::Left((reply, _)) => break reply,
-                    Either::Right(_) => still_working(),
-                }
-            }
+    (session, caller): (&SessionCell, &Caller),
+    timeout: &RequestTimeout,
+    context: &Context,
+) -> Result<Reply, ApiError> {
+    let (services, within) = (&*context.client, context.handshake_timeout);
+    services.count_request(session).await;
+    body::check_json(&head.headers)?;
+    let limits = BodyLimits { max_bytes: services.settings.max_message, timeout: within };
+    let body = read(body, limits, caller.address, services).await?;
+    let source = CommandSource::request(caller.address);
+    let mut work = pin!(carry_out_all(&body, CommandContext { session, services, source }));
+    // The time limit applies to the client's request. Calls to the backend or the engine may take longer,
+    // which is no reason to close the connection.
+    loop {
+        match select(work.as_mut(), services.timeouts.sleep(within / 2)).await {
+            Either::Left((reply, _)) => return Ok(reply),
+            Either::Right(_) => timeout.renew(context),
         }
-        Err(error) => error.into(),
     }
 }
 
@@ -228,13 +212,8 @@ fn array(array: JsonArray) -> Reply {
     with(StatusCode::OK, "application/json", array.into_bytes())
 }
 
-/// Adds the common headers: no cache may store a response, and pages of allowed origins may read it.
-fn finish(mut reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
-    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if caller.origin_allowed {
-        cors::allow_origin(reply.headers_mut(), headers.get(ORIGIN));
-    }
-    reply
+fn finish(reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
+    cors::finish(reply, caller, headers, Cookies::Ignored)
 }
 
 fn has_body(headers: &HeaderMap) -> bool {

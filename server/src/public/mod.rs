@@ -30,7 +30,7 @@ use crate::proxies::{BadProxyHeader, Proxies};
 use crate::tls::Tls;
 pub(crate) use bayeux::BayeuxEndpoint;
 #[cfg(feature = "simulation")]
-pub(crate) use bayeux::{SocketUpgrade, request_with_body, serve_socket};
+pub(crate) use bayeux::{Requester, SocketUpgrade, request_with_body, serve_socket};
 #[cfg(feature = "simulation")]
 pub(crate) use events::accept as accept_events;
 #[cfg(feature = "simulation")]

@@ -12,6 +12,7 @@ use super::deadline::{ConnectionDeadline, RequestTimeout};
 use super::routing::{SessionlessConnection, SocketTakeover};
 use super::sessionless::{IncomingSocket, TakenSocket, UnconfirmedAnswer};
 use crate::admission::{Handshake, OpenConnection};
+use crate::client::Attachment;
 use crate::connection::{Parkable, TcpSocket};
 use crate::parking::ParkBackoff;
 use crate::transport::poll::{Answered, HeldPoll, HeldRequest};
@@ -108,7 +109,10 @@ fn serve(mut next: Box<NextPoll>, mut is_new: bool) -> impl Future<Output = ()> 
     async move {
         loop {
             if std::mem::replace(&mut is_new, true) {
-                poll::count_request(&next.attachment).await;
+                {
+                    let Attachment { services, session, .. } = &next.attachment;
+                    services.count_request(session).await;
+                }
             }
             // Do not name values that are moved elsewhere: the task would reserve space for them.
             let Some((socket, backoff, PollingSocket { address, open_connection, context, .. })) =

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use encke_core::dialect::json::Json;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
@@ -12,7 +13,7 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
-use super::bayeux::SocketUpgrade;
+use super::bayeux::{Requester, SocketUpgrade};
 use super::deadline::RequestTimeout;
 use super::module::module;
 use super::query::parse_query;
@@ -194,21 +195,17 @@ impl<'a> SessionlessConnection<'a> {
         Ok(self.context.connections.enter(self.context.permit(client)?))
     }
 
-    /// Executes commands. A client with a session has as much time for its next request as a new client has
-    /// for its first.
+    /// Executes commands.
     fn command(&self, request: Request<Incoming>, caller: Caller) -> Answer<'a> {
-        let client = Arc::clone(&self.context.client);
-        let session = match long_poll::session(&request, &caller, &client) {
-            Ok(session) => session,
-            Err(reply) => return (*reply).into(),
-        };
         let (context, timeout) = (self.context, self.timeout);
-        timeout.renew(context);
-        Answer::Later(Box::pin(async move {
-            let still_working = || timeout.renew(context);
-            let within = context.handshake_timeout;
-            Ok(long_poll::command(request, session, caller, client, (within, still_working)).await)
-        }))
+        match long_poll::session(&request, &caller, &context.client) {
+            Ok(session) => {
+                timeout.renew(context);
+                let reply = long_poll::command(request, session, caller, timeout, context);
+                Answer::Later(reply.map(Ok).boxed())
+            }
+            Err(reply) => (*reply).into(),
+        }
     }
 
     fn bayeux(
@@ -249,7 +246,8 @@ impl<'a> SessionlessConnection<'a> {
             let client = &self.context.client;
             let headers =
                 if client.access.has_connect_hook() { request.headers().clone() } else { HeaderMap::new() };
-            let upgrade = SocketUpgrade { caller, query_token, headers, _open_connection: open_connection };
+            let requester = Requester { caller, query_token, headers };
+            let upgrade = SocketUpgrade { requester, _open_connection: open_connection };
             tokio::spawn(bayeux::serve_socket(upgrade, upgraded, Arc::clone(self.context)));
         }
         reply

@@ -126,7 +126,8 @@ impl SessionlessConnection<'_> {
                 // Hundreds of requests may arrive in one packet. Let other tasks run first.
                 yield_now().await;
             }
-            if let Err(ended) = serve_until(poll_fn(|task| socket.poll_readable(task)), end).await {
+            let readable = serve_until(poll_fn(|task| socket.poll_readable(task)), end).await;
+            if let Err(ended) = readable.and_then(|readable| Ok(readable?)) {
                 if let IncomingSocket::AfterPoll(socket, _, Some(answered)) = &socket
                     && socket.unacknowledged().bytes > 0
                 {
@@ -140,7 +141,7 @@ impl SessionlessConnection<'_> {
             let mut serve = Box::pin(self.serve(socket));
             let served = serve_until(serve.as_mut(), end).await;
             drop(serve);
-            served.unwrap_or_else(|ended| {
+            served.and_then(|served| Ok(served?)).unwrap_or_else(|ended| {
                 ended.report(self.address, self.timeout, self.context);
                 None
             })

@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt;
 use super::polls::{HeldPollGuard, hold};
 use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task, socket};
 use crate::client::Caller;
-use crate::public::{SharedSocket, SocketUpgrade, request_with_body, serve_socket};
+use crate::public::{Requester, SharedSocket, SocketUpgrade, request_with_body, serve_socket};
 use crate::transport::poll::{self, ResponseWriter};
 
 /// An HTTP request that contains a `/meta/connect`.
@@ -102,12 +102,8 @@ impl SimulatedServer {
     pub fn serve_bayeux_socket(&self, socket: impl SimulatedSocket, address: IpAddr) -> Task {
         let caller = Caller::from_request(&Request::new(()), address, &self.public.client.access.auth);
         let open_connection = self.public.connections.enter(None);
-        let upgrade = SocketUpgrade {
-            caller,
-            query_token: None,
-            headers: HeaderMap::new(),
-            _open_connection: open_connection,
-        };
+        let requester = Requester { caller, query_token: None, headers: HeaderMap::new() };
+        let upgrade = SocketUpgrade { requester, _open_connection: open_connection };
         let upgraded = std::future::ready(Some((socket::Adapter(socket), Vec::new())));
         Box::pin(serve_socket(upgrade, upgraded, Arc::clone(&self.public)))
     }

@@ -10,7 +10,7 @@ use hyper::Request;
 use super::socket::Adapter;
 use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task};
 use crate::admission::OpenConnection;
-use crate::client::Caller;
+use crate::client::{Attachment, Caller};
 use crate::commands::CommandContext;
 use crate::connection::Parkable;
 use crate::public::{accept_poll, carry_out_all, session_of};
@@ -49,7 +49,10 @@ pub(super) fn hold<S: SimulatedSocket>(
 ) -> impl Future<Output = ()> + Send + 'static {
     async move {
         if is_new {
-            poll::count_request(&poll.attachment).await;
+            {
+                let Attachment { services, session, .. } = &poll.attachment;
+                services.count_request(session).await;
+            }
         }
         poll::serve(poll).await;
     }

@@ -53,10 +53,7 @@ pub(super) async fn command(
             return false;
         }
     };
-    if let Some(pause) = services.rate_limit_delay(&session) {
-        pause.await;
-    }
-    services.count_frames(&session, 1);
+    services.count_request(&session).await;
     if message.kind() == MessageKind::Connect {
         // Answer immediately: only one `/meta/connect` of a request is held.
         replies.push(&message.reply_to().reply().succeeded().to_json());

@@ -6,12 +6,15 @@ use encke_core::dialect::Dialect;
 use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, ConnectOptions};
 use encke_core::session::{ConnectionKind, DeliveryMode, Heartbeat, Phase};
 
-use super::session::{RefusalReply, identity, refusal_reply};
-use crate::admission::{BrowserId, BrowserPoll, Browsers};
+use super::browser;
+use super::session::{RefusalReply, Requester, identity, refusal_reply};
+use crate::admission::{BrowserPoll, Browsers};
 use crate::auth::Identity;
 use crate::client::bayeux::advice;
 use crate::client::{Caller, Services};
+use crate::public::Context;
 use crate::session::{Attached, SessionCell, SessionRequest};
+use crate::transport::poll::ConnectResponseWriter;
 
 /// Kind of a WebSocket connection, which the server pings with frames.
 pub(super) const WEBSOCKET: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);
@@ -19,43 +22,26 @@ pub(super) const WEBSOCKET: ConnectionKind = ConnectionKind::Stream(Heartbeat::F
 /// How long a page waits before it polls again while another page of the same browser has a poll held.
 const MULTIPLE_CLIENTS_PAUSE: Duration = Duration::from_secs(2);
 
-/// A `/meta/connect` request that is attached to its session.
-pub(super) struct AcceptedConnect {
-    pub(super) attached: Attached,
-    /// Whether to respond immediately.
-    pub(super) is_due: bool,
-    pub(super) acknowledged: Option<u64>,
-    pub(super) advice: Option<Advice>,
-    pub(super) browser: Option<BrowserPoll>,
-}
-
-/// Properties of a request other than the message itself.
-pub(super) struct RequestDetails<'a> {
-    pub(super) caller: &'a Caller,
-    pub(super) query_token: Option<&'a str>,
-    /// Whether the request contains no other message.
-    pub(super) is_alone: bool,
-    pub(super) browser: Option<BrowserId>,
-    pub(super) browsers: &'a Arc<Browsers>,
-}
-
 /// Attaches a request to its session. If the client has just ended that session, the reply says so, as the
-/// reply to a held request would.
+/// reply to a held request would. `is_alone` is whether the request contains no other message. Returns the
+/// writer of the response, and whether to respond immediately.
 pub(super) fn connect(
     message: &ClientMessage<'_>,
     session: &SessionCell,
-    details: &RequestDetails<'_>,
+    requester: &Requester,
+    is_alone: bool,
     has_ended: impl Fn() -> bool,
-    services: &Services,
-) -> Result<AcceptedConnect, RefusalReply> {
+    context: &Context,
+) -> Result<(Attached, Box<ConnectResponseWriter>, bool), RefusalReply> {
+    let services = &*context.client;
     if session.phase() == Phase::Closed(CloseReason::Client) {
         return Err(refusal_reply(message, CloseCode::Normal, services));
     }
     let ConnectOptions { hold, acknowledged } = read(message, session)?;
-    let identity = identity(message, session, (details.caller, details.query_token), services)?;
+    let identity = identity(message, session, requester, services)?;
     let is_first = !session.is_advised();
-    let wanted = if details.is_alone { services.poll_hold(hold, session) } else { Duration::ZERO };
-    let (hold, browser, told_advice) = match hold_for(wanted, session, details) {
+    let wanted = if is_alone { services.poll_hold(hold, session) } else { Duration::ZERO };
+    let (hold, browser, advice) = match hold_for(wanted, session, requester, &context.bayeux.browsers) {
         Ok(browser) => (wanted, browser, is_first.then(|| advice(services))),
         Err(advice) => {
             session.set_pause_advised(true);
@@ -63,10 +49,11 @@ pub(super) fn connect(
         }
     };
     let kind = ConnectionKind::Poll { hold };
-    let (client, connection) = ((identity, acknowledged), (kind, details.caller));
+    let (client, connection) = ((identity, acknowledged), (kind, &requester.caller));
     let attached = attach(message, session, client, connection, has_ended, services)?;
     session.mark_advised();
-    Ok(AcceptedConnect { attached, is_due: hold.is_zero(), acknowledged, advice: told_advice, browser })
+    let writer = ConnectResponseWriter::new(message.reply_to(), acknowledged, advice, browser);
+    Ok((attached, Box::new(writer), hold.is_zero()))
 }
 
 /// Counts a request that will be held against its browser's limit. If the limit is reached, returns the
@@ -74,10 +61,12 @@ pub(super) fn connect(
 fn hold_for(
     hold: Duration,
     session: &SessionCell,
-    details: &RequestDetails<'_>,
+    requester: &Requester,
+    browsers: &Arc<Browsers>,
 ) -> Result<Option<BrowserPoll>, Advice> {
-    let Some(browser) = details.browser.filter(|_| !hold.is_zero()) else { return Ok(None) };
-    match details.browsers.try_acquire(browser, session.id().number()) {
+    let browser = browser::id(&requester.headers).filter(|_| browsers.is_limited() && !hold.is_zero());
+    let Some(browser) = browser else { return Ok(None) };
+    match browsers.try_acquire(browser, session.id().number()) {
         Some(poll) => Ok(Some(poll)),
         None => Err(Advice { multiple_clients: true, ..Advice::pause(MULTIPLE_CLIENTS_PAUSE) }),
     }
@@ -99,13 +88,13 @@ fn read(message: &ClientMessage<'_>, session: &SessionCell) -> Result<ConnectOpt
 pub(super) fn resume(
     message: &ClientMessage<'_>,
     session: &SessionCell,
-    (caller, query_token): (&Caller, Option<&str>),
+    requester: &Requester,
     has_ended: bool,
     services: &Services,
 ) -> Result<(Attached, Option<u64>), RefusalReply> {
     let ConnectOptions { acknowledged, .. } = read(message, session)?;
-    let identity = identity(message, session, (caller, query_token), services)?;
-    let (client, connection) = ((identity, acknowledged), (WEBSOCKET, caller));
+    let identity = identity(message, session, requester, services)?;
+    let (client, connection) = ((identity, acknowledged), (WEBSOCKET, &requester.caller));
     let attached = attach(message, session, client, connection, || has_ended, services)?;
     Ok((attached, acknowledged))
 }

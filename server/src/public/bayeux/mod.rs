@@ -18,6 +18,7 @@ pub(super) use command::{Replies, carry_out};
 pub(super) use request::read_head;
 #[cfg(feature = "simulation")]
 pub(crate) use request::request_with_body;
+pub(crate) use session::Requester;
 pub(crate) use socket::{SocketUpgrade, serve as serve_socket};
 
 /// State shared by all Bayeux requests.

@@ -1,12 +1,12 @@
-use encke_core::dialect::bayeux::{BadBody, ClientMessage, MessageKind, ReplyTo, split_messages};
+use encke_core::dialect::bayeux::{BadBody, ClientMessage, MessageKind, split_messages};
 use hyper::body::Incoming;
-use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{HeaderMap, HeaderValue, ORIGIN, SET_COOKIE, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, Request, Version};
 
 use super::command::{Replies, command};
-use super::connect::{AcceptedConnect, RequestDetails, connect};
-use super::handshake::{POLL, authenticate_caller, connection_types, handshake};
-use super::session::{RefusalReply, session};
+use super::connect::connect;
+use super::handshake::handshake;
+use super::session::{Requester, session};
 use super::{browser, callback};
 #[cfg(feature = "simulation")]
 use crate::client;
@@ -14,27 +14,21 @@ use crate::client::Caller;
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, ApiErrorCode, Reply};
+use crate::public::Context;
+use crate::public::cors::{self, Cookies};
 use crate::public::long_poll::keeps_alive;
 use crate::public::receive::read;
-use crate::public::{Context, cors};
-use crate::session::SessionCell;
-use crate::transport::poll::{Accepted, ConnectResponseWriter, ResponseWriter, array_response};
+use crate::transport::poll::{Accepted, ResponseWriter, array_response};
 
 /// A request that may contain messages.
 pub(crate) struct BayeuxRequest {
-    caller: Caller,
-    headers: HeaderMap,
+    requester: Requester,
     version: Version,
-    query: Query,
-    body: Option<Incoming>,
-}
-
-#[derive(Default)]
-struct Query {
-    token: Option<String>,
     /// Function to call, for callback-polling.
     callback: Option<Box<str>>,
-    messages: Option<String>,
+    /// Messages in the query.
+    messages: String,
+    body: Option<Incoming>,
 }
 
 /// Checks the head of a request, so that the body of a rejected request is not read.
@@ -46,10 +40,24 @@ pub(in crate::public) fn read_head(
     let finish = |reply: Reply| Box::new(finish(reply, &caller, request.headers()));
     let refuse = |error: ApiError| finish(error.into());
     context.client.check_origin(&caller).map_err(refuse)?;
-    let query = read_query(request.uri().query().unwrap_or_default(), context).map_err(refuse)?;
+    let (mut query_token, mut callback, mut messages) = (None, None, String::new());
+    for (name, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
+        match &*name {
+            "token" => query_token = Some(value.into_owned()),
+            // Scripts that call a function of their page send no `Origin`, so `jsonp` is ignored unless
+            // callback-polling is enabled.
+            "jsonp" if context.bayeux.callback_polling => {
+                let checked = callback::validate(&value);
+                let error = || refuse(ApiError::bad_request("jsonp must name a function"));
+                callback = Some(checked.ok_or_else(error)?);
+            }
+            "message" => messages = value.into_owned(),
+            _ => {}
+        }
+    }
     let has_body = match *request.method() {
         Method::POST => true,
-        Method::GET if query.callback.is_some() => false,
+        Method::GET if callback.is_some() => false,
         Method::OPTIONS => {
             let allowed = "authorization, content-type, pragma, x-requested-with";
             return Err(finish(cors::preflight(&caller, request.headers(), "GET, POST", allowed)));
@@ -58,7 +66,8 @@ pub(in crate::public) fn read_head(
     };
     let (head, body) = request.into_parts();
     let body = has_body.then_some(body);
-    Ok(BayeuxRequest { caller, headers: head.headers, version: head.version, query, body })
+    let requester = Requester { caller, query_token, headers: head.headers };
+    Ok(BayeuxRequest { requester, version: head.version, callback, messages, body })
 }
 
 /// Creates a request whose body was already read.
@@ -69,28 +78,9 @@ pub(crate) fn request_with_body(
     context: &client::Services,
 ) -> BayeuxRequest {
     let caller = Caller::from_request(&request, address, &context.access.auth);
-    let (head, body) = request.into_parts();
-    let query = Query { messages: Some(body), ..Query::default() };
-    BayeuxRequest { caller, headers: head.headers, version: head.version, query, body: None }
-}
-
-/// Reads the query. Scripts that call a function of their page send no `Origin`, so `jsonp` is ignored unless
-/// callback-polling is enabled.
-fn read_query(text: &str, context: &Context) -> Result<Query, ApiError> {
-    let mut query = Query::default();
-    for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-        match &*name {
-            "token" => query.token = Some(value.into_owned()),
-            "jsonp" if context.bayeux.callback_polling => {
-                let checked = callback::validate(&value);
-                query.callback =
-                    Some(checked.ok_or_else(|| ApiError::bad_request("jsonp must name a function"))?);
-            }
-            "message" => query.messages = Some(value.into_owned()),
-            _ => {}
-        }
-    }
-    Ok(query)
+    let (head, messages) = request.into_parts();
+    let requester = Requester { caller, query_token: None, headers: head.headers };
+    BayeuxRequest { requester, version: head.version, callback: None, messages, body: None }
 }
 
 impl BayeuxRequest {
@@ -106,14 +96,14 @@ impl BayeuxRequest {
             Ok(body) => self.messages(&body, context, has_session, has_ended).await,
             Err(error) => Err(error.into()),
         };
-        answered.map_err(|reply| Box::new(finish(reply, &self.caller, &self.headers)))
+        answered.map_err(|reply| Box::new(finish(reply, &self.requester.caller, &self.requester.headers)))
     }
 
     async fn body(&mut self, context: &Context) -> Result<String, ApiError> {
         let Some(body) = self.body.take() else {
-            return Ok(self.query.messages.take().unwrap_or_default());
+            return Ok(std::mem::take(&mut self.messages));
         };
-        let media_type = body::media_type(&self.headers).to_ascii_lowercase();
+        let media_type = body::media_type(&self.requester.headers).to_ascii_lowercase();
         let is_form = match &*media_type {
             "application/json" | "text/plain" => false,
             "application/x-www-form-urlencoded" => true,
@@ -126,7 +116,7 @@ impl BayeuxRequest {
         };
         let limits =
             BodyLimits { max_bytes: context.client.settings.max_message, timeout: context.handshake_timeout };
-        let body = read(body, limits, self.caller.address, &context.client).await?;
+        let body = read(body, limits, self.requester.caller.address, &context.client).await?;
         // Faye's client sends forms to other origins without declaring them as such.
         let is_form = is_form || (media_type == "text/plain" && body.starts_with(b"message="));
         if is_form { Ok(form_message(&body)) } else { text(&body) }
@@ -160,7 +150,7 @@ impl BayeuxRequest {
                     connects = Some(message);
                 }
                 Ok(message) => {
-                    if command(message, self.caller.address, &context.client, &mut replies).await {
+                    if command(message, self.requester.caller.address, &context.client, &mut replies).await {
                         has_session();
                     }
                 }
@@ -170,10 +160,22 @@ impl BayeuxRequest {
         let Some((message, session)) = connects.zip(connected) else {
             return Err(self.reply(&[replies.0.as_bytes()]));
         };
-        match session.and_then(|session| self.connect(&message, &session, is_alone, has_ended, context)) {
-            Ok((connecting, connect)) => {
+        let requester = &self.requester;
+        let connected =
+            session.and_then(|session| connect(&message, &session, requester, is_alone, has_ended, context));
+        match connected {
+            Ok((attached, mut writer, is_due)) => {
                 has_session();
-                Ok(self.accept(connecting, connect, replies))
+                (writer.replies, writer.callback) = (replies.0, self.callback.clone());
+                Ok(Accepted {
+                    attached,
+                    writer: ResponseWriter::Bayeux(writer),
+                    is_due,
+                    channels: Vec::new(),
+                    last: 0,
+                    headers: cors::lines(requester.headers.get(ORIGIN), Cookies::Allowed),
+                    keep_alive: keeps_alive(self.version, &requester.headers),
+                })
             }
             Err(refused) => Err(self.reply(&[replies.0.as_bytes(), refused.as_bytes()])),
         }
@@ -185,86 +187,33 @@ impl BayeuxRequest {
         context: &Context,
         has_session: impl Fn(),
     ) -> Reply {
-        let types = connection_types(context.bayeux.callback_polling);
-        let token = self.query.token.as_deref();
-        let client_info = (&self.caller, &self.headers);
-        let caller = authenticate_caller(message, token, client_info, POLL, &context.client).await;
-        let (text, is_open) = handshake(message, token, types, &caller, &context.client);
-        let mut reply = self.reply(&[text.as_bytes()]);
-        if is_open {
-            has_session();
-            if context.bayeux.browsers.is_limited() && browser::id(&self.headers).is_none() {
-                let cookie =
-                    browser::set_cookie(&self.headers, &context.client.entropy, context.tls.is_some());
-                reply.headers_mut().insert(SET_COOKIE, cookie);
+        let headers = &self.requester.headers;
+        match handshake(message, &self.requester, context).await {
+            Err(refused) => self.reply(&[refused.as_bytes()]),
+            Ok(greeting) => {
+                has_session();
+                let mut reply = self.reply(&[greeting.as_bytes()]);
+                if context.bayeux.browsers.is_limited() && browser::id(headers).is_none() {
+                    let cookie = browser::set_cookie(headers, &context.client.entropy, context.tls.is_some());
+                    reply.headers_mut().insert(SET_COOKIE, cookie);
+                }
+                reply
             }
-        }
-        reply
-    }
-
-    fn connect(
-        &self,
-        message: &ClientMessage<'_>,
-        session: &SessionCell,
-        is_alone: bool,
-        has_ended: impl Fn() -> bool,
-        context: &Context,
-    ) -> Result<(AcceptedConnect, ReplyTo), RefusalReply> {
-        let browsers = &context.bayeux.browsers;
-        let details = RequestDetails {
-            caller: &self.caller,
-            query_token: self.query.token.as_deref(),
-            is_alone,
-            browser: browser::id(&self.headers).filter(|_| browsers.is_limited()),
-            browsers,
-        };
-        let connecting = connect(message, session, &details, has_ended, &context.client)?;
-        Ok((connecting, message.reply_to()))
-    }
-
-    fn accept(&self, connecting: AcceptedConnect, connect: ReplyTo, replies: Replies) -> Accepted {
-        let AcceptedConnect { attached, is_due, acknowledged, advice, browser } = connecting;
-        let writer = Box::new(ConnectResponseWriter {
-            connect,
-            replies: replies.0,
-            acknowledged,
-            advice,
-            callback: self.query.callback.clone(),
-            browser,
-            collected: Default::default(),
-            pause: Default::default(),
-        });
-        let mut headers = HeaderMap::new();
-        cors::allow_origin_with_cookies(&mut headers, self.headers.get(ORIGIN));
-        let keep_alive = keeps_alive(self.version, &self.headers);
-        Accepted {
-            attached,
-            writer: ResponseWriter::Bayeux(writer),
-            is_due,
-            channels: Vec::new(),
-            last: 0,
-            headers: cors::lines(&headers),
-            keep_alive,
         }
     }
 
     fn reply(&self, parts: &[&[u8]]) -> Reply {
-        let content = array_response(parts, self.query.callback.as_deref());
+        let content = array_response(parts, self.callback.as_deref());
         let mut reply = with(content.status, content.media_type, content.body);
-        if self.query.callback.is_some() {
+        if self.callback.is_some() {
             reply.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         }
         reply
     }
 }
 
-/// Adds the common headers: no cache may store a response, and pages of allowed origins may read it.
-fn finish(mut reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
-    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if caller.origin_allowed {
-        cors::allow_origin_with_cookies(reply.headers_mut(), headers.get(ORIGIN));
-    }
-    reply
+fn finish(reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
+    cors::finish(reply, caller, headers, Cookies::Allowed)
 }
 
 fn unreadable(error: &BadBody) -> ApiError {

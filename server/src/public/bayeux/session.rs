@@ -1,12 +1,22 @@
-//! The session of a message, and the identity of its client.
+//! The client of a message, its session and its identity.
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::ClientMessage;
+use hyper::HeaderMap;
 
 use crate::auth::Identity;
 use crate::client::bayeux::refuse_with;
 use crate::client::{Caller, Services};
 use crate::session::{SessionCell, SessionHandle};
+
+/// Client that sends messages, in an HTTP request or on a WebSocket.
+pub(crate) struct Requester {
+    pub(crate) caller: Caller,
+    /// JWT in the query.
+    pub(crate) query_token: Option<String>,
+    /// Headers that the backend may receive when a session is opened.
+    pub(crate) headers: HeaderMap,
+}
 
 /// Reply that refuses a message.
 pub(super) type RefusalReply = String;
@@ -50,7 +60,7 @@ pub(super) fn refusal_reply(
 pub(super) fn identity(
     message: &ClientMessage<'_>,
     session: &SessionCell,
-    (caller, query_token): (&Caller, Option<&str>),
+    Requester { caller, query_token, .. }: &Requester,
     services: &Services,
 ) -> Result<Identity, RefusalReply> {
     let bad = |error: &dyn std::fmt::Display| {
@@ -59,7 +69,7 @@ pub(super) fn identity(
     let token = message.token().map_err(|error| bad(&error))?;
     // If the backend has identified the client, a token that is sent again adds nothing.
     let is_decided = services.access.has_connect_hook();
-    match token.as_deref().or(query_token) {
+    match token.as_deref().or(query_token.as_deref()) {
         token if is_decided || (token.is_none() && !caller.has_token()) => {
             check_token(message, session, services)?;
             Ok(session.identity())

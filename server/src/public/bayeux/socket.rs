@@ -9,26 +9,23 @@ use encke_core::dialect::bayeux::{ClientMessage, MessageKind, split_messages};
 use encke_core::dialect::{Dialect, TextSink};
 use encke_core::session::Phase;
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Either, OptionFuture, select};
-use hyper::header::HeaderMap;
+use futures_util::future::{BoxFuture, OptionFuture};
 
 use super::command::{Replies, command};
 use super::connect::{WEBSOCKET, resume};
-use super::handshake::{OpenedSession, authenticate_caller, connection_types, greeting, open};
-use super::session::{refusal_reply, session};
+use super::handshake::{OpenedSession, open};
+use super::session::{Requester, refusal_reply, session};
 use crate::admission::OpenConnection;
-use crate::client::{Attachment, Caller, unsubscribed};
+use crate::client::{Attachment, unsubscribed};
 use crate::connection::{Connection, Ending, Parkable, Socket, drive};
-use crate::public::Context;
+use crate::public::deadline::{ConnectionDeadline, EndReason, RequestTimeout, serve_until};
+use crate::public::{Context, NotServed};
 use crate::session::{Attached, SessionHandle};
 use crate::transport::websocket::{BayeuxSocket, Frames, SessionlessSocket, Upgraded, WebSocket};
 
 /// An upgrade request that was answered with 101.
 pub(crate) struct SocketUpgrade {
-    pub(crate) caller: Caller,
-    pub(crate) query_token: Option<String>,
-    /// Headers that the backend may receive when a session is opened.
-    pub(crate) headers: HeaderMap,
+    pub(crate) requester: Requester,
     /// Held until the socket is closed.
     pub(crate) _open_connection: OpenConnection,
 }
@@ -153,25 +150,24 @@ async fn bind_session<S: Socket>(
     context: Arc<Context>,
 ) -> Option<(BoundSession, Upgraded<S>)> {
     // Count the socket as a handshake in progress again, because it has yet to show that it has a session.
-    let now = context.client.timeouts.clock().now();
-    let handshake = context.handshakes.begin(upgrade.caller.address, now);
-    let mut waiting = SessionlessSocket::new(upgraded, upgrade.caller.address, &context.client);
+    let address = upgrade.requester.caller.address;
+    let handshake = context.handshakes.begin(address, context.client.timeouts.clock().now());
+    let mut waiting = SessionlessSocket::new(upgraded, address, &context.client);
     let bound = {
-        let timeout = context.client.timeouts.sleep(context.handshake_timeout);
-        let evicted = poll_fn(|task| handshake.poll_evicted(task));
-        let bound = pin!(read_until_session(&mut waiting, first_text, &upgrade, &context));
+        let timeout = RequestTimeout::new(&context, false);
         let stopped = pin!(context.stop.cancelled());
-        match select(bound, select(select(timeout, evicted), stopped)).await {
-            Either::Left((bound, _)) => bound,
-            Either::Right((Either::Left((timeout_or_evicted, _)), _)) => Err(match timeout_or_evicted {
-                Either::Left(_) => CloseCode::Limit.into(),
-                Either::Right(_) => {
-                    context.report_refusal(&context.eviction_reason(), upgrade.caller.address);
-                    CloseCode::Overloaded.into()
+        let mut end = ConnectionDeadline::new(&timeout, Some(&handshake), stopped, &context);
+        let bound = pin!(read_until_session(&mut waiting, first_text, &upgrade.requester, &context));
+        serve_until(bound, &mut end).await.unwrap_or_else(|end| {
+            Err(Ending::Close(match end {
+                EndReason::Draining => CloseCode::Draining,
+                EndReason::NotServed(NotServed::Timeout) => CloseCode::Limit,
+                EndReason::NotServed(eviction) => {
+                    context.report_refusal(&eviction, address);
+                    CloseCode::Overloaded
                 }
-            }),
-            Either::Right((Either::Right(_), _)) => Err(CloseCode::Draining.into()),
-        }
+            }))
+        })
     };
     drop(handshake);
     match bound {
@@ -186,7 +182,7 @@ async fn bind_session<S: Socket>(
 async fn read_until_session<S: Socket>(
     waiting: &mut SessionlessSocket<S>,
     mut first_text: Option<String>,
-    upgrade: &SocketUpgrade,
+    requester: &Requester,
     context: &Context,
 ) -> Result<BoundSession, Ending> {
     loop {
@@ -194,7 +190,7 @@ async fn read_until_session<S: Socket>(
             Some(text) => text,
             None => waiting.next().await?,
         };
-        match read(&text, waiting.is_closed_by_peer(), upgrade, context).await? {
+        match read(&text, waiting.is_closed_by_peer(), requester, context).await? {
             TextOutcome::Begun(bound) => return Ok(bound),
             TextOutcome::Resumed(attached, dialect) => {
                 return Ok(BoundSession { attached, dialect, greeting: None, unanswered_text: Some(text) });
@@ -214,22 +210,19 @@ enum TextOutcome {
 async fn read(
     text: &str,
     has_ended: bool,
-    upgrade: &SocketUpgrade,
+    requester: &Requester,
     context: &Context,
 ) -> Result<TextOutcome, Ending> {
-    let SocketUpgrade { caller, query_token, headers, .. } = upgrade;
-    let (client, query_token) = (&context.client, query_token.as_deref());
+    let client = &context.client;
     let texts = split_messages(text).map_err(|_| Ending::from(CloseCode::ProtocolError))?;
     let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
     let first = |kind| parsed.iter().flatten().find(move |message| message.kind() == kind);
     if let Some(message) = first(MessageKind::Handshake) {
-        let types = connection_types(context.bayeux.callback_polling);
-        let caller = authenticate_caller(message, query_token, (caller, headers), WEBSOCKET, client).await;
-        return Ok(match open(message, query_token, types, WEBSOCKET, &caller, client) {
-            Ok(opened) => {
-                let greeting = Some(format!("[{}]", greeting(message, &opened, types, client)));
-                let OpenedSession { attached, client_id, acknowledges } = opened;
+        return Ok(match open(message, requester, WEBSOCKET, context).await {
+            Ok(OpenedSession { attached, acknowledges, greeting }) => {
+                let client_id = attached.session.resume_token().expose();
                 let dialect = BayeuxSocket::new(&client_id, acknowledges.then_some(0));
+                let greeting = Some(format!("[{greeting}]"));
                 TextOutcome::Begun(BoundSession { attached, dialect, greeting, unanswered_text: None })
             }
             Err(refused) => TextOutcome::Replies(format!("[{refused}]")),
@@ -238,8 +231,7 @@ async fn read(
     let mut refused = None;
     if let Some(message) = first(MessageKind::Connect) {
         let found = session(message, client);
-        let resume =
-            |session: &SessionHandle| resume(message, session, (caller, query_token), has_ended, client);
+        let resume = |session: &SessionHandle| resume(message, session, requester, has_ended, client);
         match found.as_ref().map_err(Clone::clone).and_then(resume) {
             Ok((attached, acknowledged)) => {
                 let client_id = attached.session.resume_token().expose();
@@ -253,7 +245,7 @@ async fn read(
         match message {
             // This `/meta/connect` was already refused.
             Ok(message) if message.kind() == MessageKind::Connect && std::mem::take(&mut is_first) => {}
-            Ok(message) => _ = command(message, caller.address, client, &mut replies).await,
+            Ok(message) => _ = command(message, requester.caller.address, client, &mut replies).await,
             Err(error) => replies.push(&error.reply()),
         }
     }

@@ -19,26 +19,26 @@ use crate::transport::bayeux_arrays::{append_event, array_len, write_array};
 /// then the reply to the `/meta/connect`.
 #[derive(Debug)]
 pub(crate) struct ConnectResponseWriter {
-    pub(crate) connect: ReplyTo,
+    connect: ReplyTo,
     /// Replies written so far, separated by commas.
     pub(crate) replies: String,
     /// Last seq that the client has received, if it acknowledges messages.
-    pub(crate) acknowledged: Option<u64>,
+    pub(super) acknowledged: Option<u64>,
     /// Advice to send. If `None`, advice is sent only to end a pause that was advised earlier.
-    pub(crate) advice: Option<Advice>,
+    advice: Option<Advice>,
     /// Name of the function that the response calls, if the response is a script.
     pub(crate) callback: Option<Box<str>>,
     /// Keeps the poll counted against its browser's limit until the response is written.
     pub(crate) browser: Option<BrowserPoll>,
     /// Events taken from the session.
-    pub(crate) collected: CollectedEvents,
+    collected: CollectedEvents,
     /// Pause that the response asks for.
-    pub(crate) pause: Duration,
+    pub(super) pause: Duration,
 }
 
 /// Events taken from the session for the response.
 #[derive(Debug, Default)]
-pub(crate) struct CollectedEvents {
+struct CollectedEvents {
     /// Messages, separated by commas.
     events: Vec<u8>,
     missed: MissedEvents,
@@ -49,6 +49,25 @@ pub(crate) struct CollectedEvents {
 }
 
 impl ConnectResponseWriter {
+    pub(crate) fn new(
+        connect: ReplyTo,
+        acknowledged: Option<u64>,
+        advice: Option<Advice>,
+        browser: Option<BrowserPoll>,
+    ) -> Self {
+        let (collected, pause) = (CollectedEvents::default(), Duration::ZERO);
+        Self {
+            connect,
+            replies: String::new(),
+            acknowledged,
+            advice,
+            callback: None,
+            browser,
+            collected,
+            pause,
+        }
+    }
+
     fn content(&mut self, reply: &str) -> PollResponse {
         // Release the browser's poll first: the client may poll again as soon as it has the response.
         self.browser = None;

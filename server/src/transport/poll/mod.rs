@@ -71,15 +71,6 @@ where
     drive(poll).then(|answered| OptionFuture::from(answered.map(finish)).map(Option::flatten))
 }
 
-/// Counts a request against the rate limit, as for a frame, and delays it if it exceeds the limit.
-pub(crate) async fn count_request(attachment: &Attachment) {
-    if let Some(pause) = attachment.rate_limit_delay() {
-        // The pause is boxed, because it is rarely needed.
-        Box::pin(pause).await;
-    }
-    attachment.count_frame();
-}
-
 type Finishing<S, C> = Either<BoxFuture<'static, Option<Answered<S, C>>>, Ready<Option<Answered<S, C>>>>;
 
 fn finish<S: Socket, C: Send + 'static>(poll: HeldPoll<S, C>) -> Finishing<S, C> {
