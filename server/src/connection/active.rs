@@ -57,7 +57,7 @@ pub(crate) trait Parkable<S>: Protocol<S> {
 impl<S: Socket, P: Protocol<S>> Connection<S, P> {
     /// Creates a connection whose client was already greeted. `read` is input that was already read.
     pub(crate) fn new(socket: S, read: Vec<u8>, attachment: Attachment, protocol: P) -> Self {
-        let socket = CountedSocket::new(socket, SendCounters::default());
+        let socket = CountedSocket { socket, counters: SendCounters::default() };
         Self::on(socket, attachment, protocol, read)
     }
 
@@ -88,7 +88,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
     /// Detaches from the session. Returns the socket, the input that was not handled, the output that was
     /// not written, and the protocol.
     pub(crate) fn into_parts(self) -> (S, Vec<u8>, PendingWrite, P) {
-        (self.socket.into_parts().0, self.inbox.into_bytes(), self.out, self.protocol)
+        (self.socket.socket, self.inbox.into_bytes(), self.out, self.protocol)
     }
 
     /// Returns the protocol, and what it uses of the connection.

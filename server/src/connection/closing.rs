@@ -1,14 +1,16 @@
 use std::future::poll_fn;
-use std::pin::pin;
+use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use super::active::Connection;
-use super::end_of_stream::end_stream;
 use super::pending_write::PendingWrite;
 use super::protocol::{Ending, Protocol};
 use super::socket::Socket;
 use crate::client::Services;
 use futures_util::future::{BoxFuture, select};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 /// Ends a connection that its session no longer uses.
 pub(super) fn close<S: Socket, P: Protocol<S>>(
@@ -20,7 +22,7 @@ pub(super) fn close<S: Socket, P: Protocol<S>>(
     let services = Arc::clone(&attachment.services);
     drop(attachment);
     Box::pin(async move {
-        close_socket::<S, P>(socket.into_parts().0, out, ending, &services).await;
+        close_socket::<S, P>(socket.socket, out, ending, &services).await;
         // A shutdown waits for the socket until here.
         drop(protocol);
     })
@@ -48,4 +50,27 @@ pub(crate) async fn close_socket<S: Socket, P: Protocol<S>>(
         }
     });
     select(timeout, closing).await;
+}
+
+/// Shuts down the sending side, then discards input until the peer ends its own stream. Closing a socket with
+/// unread bytes in it would send a reset, which may overtake the last output.
+///
+/// # Errors
+/// The connection fails before the peer ends its stream.
+pub(crate) async fn end_stream(mut socket: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+    socket.shutdown().await?;
+    poll_fn(|context| poll_discard(&mut socket, context)).await
+}
+
+/// Reads and discards input until the end of the stream. The buffer exists only while there is something to
+/// read.
+fn poll_discard(socket: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    loop {
+        let mut scratch = [0; 2048];
+        let mut buffer = ReadBuf::new(&mut scratch);
+        ready!(Pin::new(&mut *socket).poll_read(context, &mut buffer))?;
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+    }
 }

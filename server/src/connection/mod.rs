@@ -13,7 +13,6 @@
 mod active;
 mod closing;
 mod counted_socket;
-mod end_of_stream;
 mod inbox;
 mod park_timer;
 mod parked;
@@ -27,8 +26,7 @@ mod tcp;
 mod write_hold;
 
 pub(crate) use active::{Connection, Parkable};
-pub(crate) use closing::close_socket;
-pub(crate) use end_of_stream::end_stream;
+pub(crate) use closing::{close_socket, end_stream};
 #[cfg(test)]
 pub(crate) use parked::parked_size;
 pub(crate) use pending_subscriptions::{PendingSubscriptions, RefusedChannel};

@@ -41,7 +41,7 @@ impl ParkTimer {
     ) -> Poll<()> {
         // Check the kernel, too: it may hold input that the runtime has not noticed yet. If so, that input
         // wakes the task.
-        let was_silent = self.has_delay_elapsed(attachment, backoff, has_input) && socket.is_silent();
+        let was_silent = self.has_delay_elapsed(attachment, backoff, has_input) && socket.socket.is_silent();
         if was_silent { Poll::Ready(()) } else { Poll::Pending }
     }
 

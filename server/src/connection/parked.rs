@@ -42,7 +42,7 @@ thread_local! {
 /// Parks a connection. The calling task finishes afterwards.
 pub(super) fn park<S: Socket, P: Parkable<S>>(connection: Connection<S, P>) {
     let Connection { socket, attachment, backoff, protocol, .. } = connection;
-    let (socket, written) = socket.into_parts();
+    let CountedSocket { socket, counters: written } = socket;
     let socket = match socket.park() {
         Ok(socket) => socket,
         // Notify the session as for any other connection failure.
@@ -236,7 +236,7 @@ impl<S: Socket, P: Parkable<S>> ParkedConnection for TasklessConnection<S, P> {
         match S::unpark(socket) {
             Ok(socket) => {
                 let PendingWork { read, unwritten, published_at, ping, .. } = work;
-                let socket = CountedSocket::new(socket, written);
+                let socket = CountedSocket { socket, counters: written };
                 let out = PendingWrite::from_parked(unwritten, published_at);
                 let connection =
                     Connection { backoff, out, ping, ..Connection::on(socket, attachment, protocol, read) };

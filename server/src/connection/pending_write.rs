@@ -42,6 +42,11 @@ impl PendingWrite {
         self.bytes.is_empty()
     }
 
+    /// Number of bytes that were not written yet.
+    pub(super) fn unwritten(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
     /// Ready when the kernel has accepted everything. Returns the sample in it.
     pub(crate) fn poll_write(
         &mut self,

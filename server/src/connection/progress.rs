@@ -27,7 +27,7 @@ pub(super) struct TooSlow;
 
 impl Checkpoint {
     pub(super) fn new(at: Timestamp, socket: &CountedSocket<impl Socket>) -> Self {
-        Self { at, acknowledged: acknowledged(socket, socket.unacknowledged().bytes) }
+        Self { at, acknowledged: acknowledged(socket, socket.socket.unacknowledged().bytes) }
     }
 
     /// Moves to the next checkpoint once `write_timeout` has elapsed.
@@ -44,7 +44,7 @@ impl Checkpoint {
         if now < self.at + settings.write_timeout {
             return Ok(());
         }
-        let unacknowledged = socket.unacknowledged().bytes;
+        let unacknowledged = socket.socket.unacknowledged().bytes;
         let acknowledged = acknowledged(socket, unacknowledged);
         let progress = acknowledged.wrapping_sub(self.acknowledged);
         if unacknowledged > 0 && u64::from(progress) < settings.min_progress() {
@@ -59,7 +59,7 @@ impl Checkpoint {
 /// only differences are meaningful.
 #[expect(clippy::cast_possible_truncation, reason = "the kernel holds far less than 4 GiB")]
 fn acknowledged(socket: &CountedSocket<impl Socket>, unacknowledged: u64) -> u32 {
-    socket.sent().wrapping_sub(unacknowledged as u32)
+    socket.counters.sent.wrapping_sub(unacknowledged as u32)
 }
 
 /// State of an overdue ping, as reported by the kernel.
@@ -93,13 +93,13 @@ impl PingProgress {
         attachment: &Attachment,
     ) -> Result<PingFate, TooSlow> {
         let services = &attachment.services;
-        let pong_timeout = services.sessions.lifecycle.settings().pong_timeout;
-        if socket.has_unread_bytes() {
+        let pong_timeout = services.sessions.settings().pong_timeout;
+        if socket.socket.has_unread_bytes() {
             attachment.note_received();
             return Ok(PingFate::Answered);
         }
-        let unacknowledged = socket.unacknowledged();
-        if socket.has_ping_arrived(unacknowledged.bytes) {
+        let unacknowledged = socket.socket.unacknowledged();
+        if socket.counters.has_ping_arrived(unacknowledged.bytes) {
             return Ok(PingFate::Arrived);
         }
         if unacknowledged.in_flight && unacknowledged.silent_for + ACK_TIME_GRANULARITY >= pong_timeout {

@@ -74,7 +74,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         let has_backlog = self.backlog.has_more && self.protocol.can_send();
         !has_backlog
             && self.inbox.is_empty()
-            && self.socket.can_park()
+            && self.socket.socket.can_park()
             && !self.ping_progress.is_delayed()
             && self.out.is_empty()
             && self.ping.is_none()
@@ -212,7 +212,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
     fn poll_flush(&mut self, context: &mut task::Context<'_>) -> StepResult<Poll<()>> {
         let has_output = !self.out.is_empty();
         if has_output {
-            match self.out.poll_write(context, &mut self.socket) {
+            match self.socket.poll_write(context, &mut self.out) {
                 Poll::Ready(Ok(published_at)) => self.attachment.delivered(published_at),
                 Poll::Ready(Err(error)) => {
                     self.attachment.log_failure(&error);
@@ -228,7 +228,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         }
         self.hold.release(&self.attachment);
         if let Some(seq) = self.ping.take() {
-            self.socket.ping_sent();
+            self.socket.counters.ping_sent();
             self.ping_progress = PingProgress::default();
             self.attachment.notify_session(ConnectionInput::PingSent { seq });
         }
@@ -260,7 +260,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
 
     /// Whether the client has sent bytes that may be handled now.
     fn has_readable_bytes(&self) -> bool {
-        !self.inbox.is_paused() && (self.inbox.is_ready() || self.socket.has_unread_bytes())
+        !self.inbox.is_paused() && (self.inbox.is_ready() || self.socket.socket.has_unread_bytes())
     }
 
     /// Handles input that was read before, or reads more.

@@ -26,7 +26,7 @@ use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{CommandSource, SessionCell, SessionHandle};
-use crate::transport::poll::{Accepted, JsonArray, JsonResponseWriter, ResponseWriter};
+use crate::transport::poll::{Accepted, JsonArray, ResponseWriter};
 
 /// Maximum number of commands in one request.
 const MAX_COMMANDS: usize = 64;
@@ -65,15 +65,7 @@ fn admit_poll<B>(
     // mistaken for a request that a proxy has let through.
     let keep_alive = !has_body(request.headers()) && keeps_alive(request.version(), request.headers());
     let is_due = !attached.recovered;
-    Ok(Accepted {
-        attached,
-        writer: ResponseWriter::Json(JsonResponseWriter::default()),
-        is_due,
-        channels,
-        last,
-        headers,
-        keep_alive,
-    })
+    Ok(Accepted { attached, writer: ResponseWriter::json(), is_due, channels, last, headers, keep_alive })
 }
 
 /// Executes the commands of a request. A client with a session has as much time for its next request as a new

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use super::Context;
 use super::deadline::{ConnectionDeadline, RequestTimeout};
 use super::routing::{SessionlessConnection, SocketTakeover};
-use super::sessionless::{IncomingSocket, TakenSocket, UnconfirmedAnswer};
+use super::sessionless::{IncomingSocket, TakenSocket};
 use crate::admission::{Handshake, OpenConnection};
 use crate::client::Attachment;
 use crate::connection::{Parkable, TcpSocket};
@@ -141,9 +141,7 @@ fn serve(mut next: Box<NextPoll>, mut is_new: bool) -> impl Future<Output = ()> 
 
 /// Holds a poll until it is answered. Returns what is needed to wait for the next one.
 async fn hold(poll: Box<NextPoll>) -> Option<(IncomingSocket, ParkBackoff, PollingSocket)> {
-    let lacks_acknowledgement = poll.protocol.writer.lacks_acknowledgement();
-    let unconfirmed = lacks_acknowledgement.then(|| UnconfirmedAnswer::of(&poll.attachment));
-    let Answered { socket, read, backoff, continuation } = poll::serve(unbox(poll)).await?;
+    let Answered { socket, read, unconfirmed, backoff, continuation } = poll::serve(unbox(poll)).await?;
     Some((IncomingSocket::AfterPoll(socket, read, unconfirmed), backoff, continuation))
 }
 

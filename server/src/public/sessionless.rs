@@ -1,11 +1,9 @@
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn, ready};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
 
-use encke_core::session::ConnectionInput;
 use futures_util::future::Either;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -18,12 +16,11 @@ use super::routing::{Answer, SessionlessConnection, SocketTakeover};
 use super::shared_socket::{Peer, SharedSocket};
 use super::{Context, NotServed};
 use crate::admission::OpenConnection;
-use crate::client::Attachment;
 use crate::connection::{self, Socket, TcpSocket};
 use crate::http::MAX_HEAD_BYTES;
 use crate::locks::Mutex;
 use crate::proxies::read_source;
-use crate::session::{Mailbox, SessionHandle};
+use crate::transport::poll::UnconfirmedAnswer;
 
 /// A socket on which requests may arrive.
 pub(super) enum IncomingSocket {
@@ -32,28 +29,6 @@ pub(super) enum IncomingSocket {
     /// A socket after a poll, with the bytes that were already read from it. The last value is set if the
     /// client may not have received the response.
     AfterPoll(TcpSocket, Vec<u8>, Option<UnconfirmedAnswer>),
-}
-
-/// Session of an answered poll whose client does not acknowledge messages, so the client may not have
-/// received the response.
-pub(super) struct UnconfirmedAnswer {
-    session: SessionHandle,
-    mailbox: Arc<Mailbox>,
-}
-
-impl UnconfirmedAnswer {
-    pub(super) fn of(attachment: &Attachment) -> Self {
-        Self { session: attachment.session.clone(), mailbox: Arc::clone(&attachment.mailbox) }
-    }
-
-    /// Reports to the session that the client may not have received the response.
-    fn report_lost(&self, context: &Context) {
-        context.client.sessions.lifecycle.handle_connection(
-            &self.session,
-            self.mailbox.id,
-            ConnectionInput::AnswerLost,
-        );
-    }
 }
 
 /// Guard that reports the previous response as lost unless the client has proven that it received it. Until
@@ -74,7 +49,7 @@ impl Drop for AnswerLossGuard<'_> {
     fn drop(&mut self) {
         let is_proven = self.has_next_request.load(Ordering::Relaxed) && !self.was_pipelined;
         if !is_proven && self.peer.may_have_missed_bytes() {
-            self.answered.report_lost(self.context);
+            self.answered.report_lost(&self.context.client);
         }
     }
 }
@@ -131,7 +106,7 @@ impl SessionlessConnection<'_> {
                 if let IncomingSocket::AfterPoll(socket, _, Some(answered)) = &socket
                     && socket.unacknowledged().bytes > 0
                 {
-                    answered.report_lost(self.context);
+                    answered.report_lost(&self.context.client);
                 }
                 ended.report(self.address, self.timeout, self.context);
                 return None;
@@ -230,6 +205,7 @@ impl SessionlessConnection<'_> {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::Arc;
     use std::task::{Wake, Waker};
 
     use tokio::io::{AsyncRead, ReadBuf};

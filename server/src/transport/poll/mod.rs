@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use encke_core::dialect::StartPosition;
-use encke_core::session::ConnectionInput;
+use encke_core::session::{ConnectionId, ConnectionInput};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, OptionFuture, Ready, ready, select};
 
@@ -22,12 +22,12 @@ use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
 use crate::connection::{Connection, Parkable, PendingSubscriptions, Socket, drive, end_stream};
 use crate::parking::ParkBackoff;
-use crate::session::Attached;
+use crate::session::{Attached, SessionHandle};
 
 pub(crate) use bayeux::{ConnectResponseWriter, array_response};
 pub(crate) use protocol::HeldRequest;
 pub(crate) use response::JsonArray;
-pub(crate) use writer::{JsonResponseWriter, ResponseWriter};
+pub(crate) use writer::ResponseWriter;
 
 /// A poll that is held.
 pub(crate) type HeldPoll<S, C> = Connection<S, HeldRequest<C>>;
@@ -53,9 +53,28 @@ pub(crate) struct Answered<S, C> {
     pub(crate) socket: S,
     /// Bytes of the next request that were already read.
     pub(crate) read: Vec<u8>,
+    /// Set if only the client's next request shows that it has received the response.
+    pub(crate) unconfirmed: Option<UnconfirmedAnswer>,
     /// Parking backoff, which the next poll on the socket inherits.
     pub(crate) backoff: ParkBackoff,
     pub(crate) continuation: C,
+}
+
+/// An answer that the client of a session may not have received.
+pub(crate) struct UnconfirmedAnswer {
+    session: SessionHandle,
+    connection: ConnectionId,
+}
+
+impl UnconfirmedAnswer {
+    fn of(Attachment { session, mailbox, .. }: &Attachment) -> Self {
+        Self { session: session.clone(), connection: mailbox.id }
+    }
+
+    /// Reports to the session that the client may not have received the answer.
+    pub(crate) fn report_lost(&self, services: &Services) {
+        services.sessions.handle_connection(&self.session, self.connection, ConnectionInput::AnswerLost);
+    }
 }
 
 /// Holds a request until it is answered or parked. Returns `None` if the connection is closed or parked.
@@ -78,15 +97,16 @@ fn finish<S: Socket, C: Send + 'static>(poll: HeldPoll<S, C>) -> Finishing<S, C>
         return Either::Left(Box::pin(end(poll).map(|()| None)));
     }
     let backoff = poll.backoff;
+    let lacks_acknowledgement = poll.protocol.writer.lacks_acknowledgement();
+    let unconfirmed = lacks_acknowledgement.then(|| UnconfirmedAnswer::of(&poll.attachment));
     let (socket, read, _, HeldRequest { continuation, .. }) = poll.into_parts();
-    Either::Right(ready(Some(Answered { socket, read, backoff, continuation })))
+    Either::Right(ready(Some(Answered { socket, read, unconfirmed, backoff, continuation })))
 }
 
 /// Closes a connection that accepts no more requests. If the peer's kernel has not acknowledged the response
 /// by the time the connection ends, reports to the session that the client may not have received it.
 async fn end<S: Socket, C: Send + 'static>(poll: HeldPoll<S, C>) {
-    let Attachment { session, mailbox, services, .. } = &poll.attachment;
-    let (session, mailbox, services) = (session.clone(), Arc::clone(mailbox), Arc::clone(services));
+    let (answer, services) = (UnconfirmedAnswer::of(&poll.attachment), Arc::clone(&poll.attachment.services));
     let (mut socket, _, _, request) = poll.into_parts();
     let timeout = pin!(services.closing_elapsed());
     let has_failed = {
@@ -105,7 +125,7 @@ async fn end<S: Socket, C: Send + 'static>(poll: HeldPoll<S, C>) {
         socket.unacknowledged().bytes > close_notify_bytes + 1
     };
     if is_lost {
-        services.sessions.lifecycle.handle_connection(&session, mailbox.id, ConnectionInput::AnswerLost);
+        answer.report_lost(&services);
     }
     drop(request);
 }

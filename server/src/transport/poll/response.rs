@@ -29,6 +29,11 @@ impl JsonArray {
         self.bytes
     }
 
+    /// Takes the array, and creates a response with it.
+    pub(super) fn take_response(&mut self) -> PollResponse {
+        PollResponse::json(StatusCode::OK, std::mem::take(self).into_bytes())
+    }
+
     pub(crate) fn notify(&mut self, event: &ServerEvent<'_>) {
         Json::default().notify(event, self);
     }

@@ -18,35 +18,30 @@ const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 /// Writes the response to a poll in the client's dialect.
 #[derive(Debug)]
 pub(crate) enum ResponseWriter {
-    Json(JsonResponseWriter),
+    /// Response in the `json` dialect: an array of the objects that a WebSocket client would receive.
+    Json {
+        array: JsonArray,
+        /// Length of `array` before messages were taken from the session.
+        messages_start: usize,
+    },
     /// Boxed, because the task that holds a poll is as large as everything it may contain.
     Bayeux(Box<ConnectResponseWriter>),
 }
 
-/// Response in the `json` dialect: an array of the objects that a WebSocket client would receive.
-#[derive(Debug, Default)]
-pub(crate) struct JsonResponseWriter {
-    array: JsonArray,
-    /// Length of `array` before messages were taken from the session.
-    messages_start: usize,
-}
-
-impl JsonResponseWriter {
-    fn ok(&mut self) -> PollResponse {
-        PollResponse::json(StatusCode::OK, std::mem::take(&mut self.array).into_bytes())
-    }
-}
-
 impl ResponseWriter {
+    pub(crate) fn json() -> Self {
+        Self::Json { array: JsonArray::default(), messages_start: 0 }
+    }
+
     pub(super) fn dialect(&self) -> DialectName {
         match self {
-            Self::Json(_) => DialectName::Json,
+            Self::Json { .. } => DialectName::Json,
             Self::Bayeux(_) => DialectName::Bayeux,
         }
     }
 
     /// Whether only the client's next request shows that it has received the response.
-    pub(crate) fn lacks_acknowledgement(&self) -> bool {
+    pub(super) fn lacks_acknowledgement(&self) -> bool {
         matches!(self, Self::Bayeux(writer) if writer.acknowledged.is_none())
     }
 
@@ -54,7 +49,7 @@ impl ResponseWriter {
     /// revoked.
     pub(super) fn greet(&mut self, refused: &[RefusedChannel], recovered: bool, attachment: &Attachment) {
         match self {
-            Self::Json(JsonResponseWriter { array, .. }) => {
+            Self::Json { array, .. } => {
                 if !recovered {
                     let token = attachment.session.resume_token().expose();
                     array.notify(&hello(attachment, &token, false));
@@ -71,7 +66,7 @@ impl ResponseWriter {
 
     /// Marks where messages begin. Called before messages are taken from the session.
     pub(super) fn begin_messages(&mut self) {
-        if let Self::Json(JsonResponseWriter { array, messages_start }) = self {
+        if let Self::Json { array, messages_start } = self {
             *messages_start = array.len();
         }
     }
@@ -79,7 +74,7 @@ impl ResponseWriter {
     /// Whether any messages were taken since [`Self::begin_messages`].
     pub(super) fn has_messages(&self) -> bool {
         match self {
-            Self::Json(JsonResponseWriter { array, messages_start }) => array.len() > *messages_start,
+            Self::Json { array, messages_start } => array.len() > *messages_start,
             Self::Bayeux(writer) => writer.has_messages(),
         }
     }
@@ -87,7 +82,7 @@ impl ResponseWriter {
     /// Discards the messages taken since [`Self::begin_messages`], because another connection gets them.
     pub(super) fn discard_messages(&mut self) {
         match self {
-            Self::Json(JsonResponseWriter { array, messages_start }) => array.truncate(*messages_start),
+            Self::Json { array, messages_start } => array.truncate(*messages_start),
             Self::Bayeux(writer) => writer.discard_messages(),
         }
     }
@@ -95,7 +90,7 @@ impl ResponseWriter {
     /// Builds the regular response.
     pub(super) fn respond(&mut self, attachment: &Attachment) -> PollResponse {
         match self {
-            Self::Json(writer) => writer.ok(),
+            Self::Json { array, .. } => array.take_response(),
             Self::Bayeux(writer) => writer.respond(attachment),
         }
     }
@@ -104,10 +99,9 @@ impl ResponseWriter {
     /// there is no Close frame.
     pub(super) fn respond_closed(&mut self, code: CloseCode, attachment: &Attachment) -> PollResponse {
         match self {
-            Self::Json(writer) => {
-                let retry_ms = retry_ms(code, &attachment.services.entropy);
-                writer.array.notify(&goaway(code, retry_ms));
-                writer.ok()
+            Self::Json { array, .. } => {
+                array.notify(&goaway(code, retry_ms(code, &attachment.services.entropy)));
+                array.take_response()
             }
             Self::Bayeux(writer) => writer.respond_closed(code, attachment),
         }
@@ -116,7 +110,7 @@ impl ResponseWriter {
     /// Builds the response for a poll that is superseded by another poll of its session.
     pub(super) fn respond_superseded(&mut self, attachment: &Attachment) -> PollResponse {
         match self {
-            Self::Json(_) => superseded(),
+            Self::Json { .. } => superseded(),
             // Respond as to a replaced connection, because an error would make some clients wait longer
             // before the next poll.
             Self::Bayeux(writer) => writer.respond_closed(CloseCode::Replaced, attachment),
@@ -126,7 +120,7 @@ impl ResponseWriter {
     /// How long the response asks the client to wait before its next poll.
     pub(super) fn pause(&self) -> Duration {
         match self {
-            Self::Json(_) => Duration::ZERO,
+            Self::Json { .. } => Duration::ZERO,
             Self::Bayeux(writer) => writer.pause,
         }
     }
@@ -141,28 +135,28 @@ fn superseded() -> PollResponse {
 impl DeliveryWriter for ResponseWriter {
     fn len(&self) -> usize {
         match self {
-            Self::Json(writer) => writer.array.len(),
+            Self::Json { array, .. } => array.len(),
             Self::Bayeux(writer) => writer.len(),
         }
     }
 
     fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
         match self {
-            Self::Json(writer) => writer.array.message(seq, channel, offset, message),
+            Self::Json { array, .. } => array.message(seq, channel, offset, message),
             Self::Bayeux(writer) => writer.message(seq, channel, offset, message),
         }
     }
 
     fn gap(&mut self, seq: u64, channel: &Channel, gap: &ServerEvent<'_>, last: Option<u64>) {
         match self {
-            Self::Json(writer) => writer.array.gap(seq, channel, gap, last),
+            Self::Json { array, .. } => array.gap(seq, channel, gap, last),
             Self::Bayeux(writer) => writer.gap(seq, channel, gap, last),
         }
     }
 
     fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>) {
         match self {
-            Self::Json(writer) => writer.array.notice(sent, notice),
+            Self::Json { array, .. } => array.notice(sent, notice),
             Self::Bayeux(writer) => writer.notice(sent, notice),
         }
     }

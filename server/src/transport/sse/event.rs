@@ -35,7 +35,7 @@ pub(super) struct EventWriter<'a> {
 impl EventWriter<'_> {
     /// Writes an event without an id.
     pub(super) fn write_plain(&mut self, event: &ServerEvent<'_>) {
-        Json::default().notify(event, self);
+        Json::default().notify(event, &mut PlainEvents(self.out));
     }
 
     /// Writes an event with an id. A client that has received this event has received everything up to `seq`.
@@ -75,12 +75,6 @@ impl TextSink for PlainEvents<'_> {
         self.0.extend_from_slice(b"data: ");
         self.0.extend_from_slice(text.as_bytes());
         self.0.extend_from_slice(b"\n\n");
-    }
-}
-
-impl TextSink for EventWriter<'_> {
-    fn text(&mut self, text: &str) {
-        PlainEvents(self.out).text(text);
     }
 }
 

@@ -50,15 +50,6 @@ pub(crate) fn serve(
     services: Arc<Services>,
     open_connection: OpenConnection,
 ) -> impl Future<Output = ()> + Send {
-    drive(open(socket, accepted, services, open_connection)).map(drop)
-}
-
-fn open<S: Socket>(
-    socket: S,
-    accepted: Accepted,
-    services: Arc<Services>,
-    open_connection: OpenConnection,
-) -> Connection<S, EventStream> {
     let Accepted { head, mut attached, channels, last, positions } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
@@ -73,7 +64,7 @@ fn open<S: Socket>(
     let mut connection = Connection::new(socket, Vec::new(), Attachment::new(attached, services), stream);
     connection.out = head.into();
     (connection.subscriptions, connection.recovered) = (Some(subscriptions), recovered);
-    connection
+    drive(connection).map(drop)
 }
 
 #[cfg(test)]
