@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use encke_core::close::CloseCode;
-use hyper::header::{COOKIE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::caller::{AuthDecision, AuthResult};
 use super::{AdmitRequest, Caller, Services};
 use crate::admission::{RefusalReason, network};
 use crate::auth::{BackendClaims, Identity};
 use crate::backend::{ConnectHookRequest, HookCaller, HookError, HookKind};
+use crate::http::request::cookies;
 use crate::issuer::Issuer;
 use crate::session::Transport;
 
@@ -136,9 +137,7 @@ fn header_line<'a>(headers: &'a HeaderMap, name: &'a HeaderName) -> Option<(&'a 
 /// used (RFC 6265, section 5.4).
 fn find_cookies<'a>(headers: &'a HeaderMap, names: &'a [String]) -> BTreeMap<&'a str, &'a str> {
     let mut found = BTreeMap::new();
-    let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
-    for (name, value) in lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='))
-    {
+    for (name, value) in cookies(headers) {
         if names.iter().any(|wanted| wanted == name) {
             found.entry(name).or_insert(value);
         }
@@ -148,6 +147,8 @@ fn find_cookies<'a>(headers: &'a HeaderMap, names: &'a [String]) -> BTreeMap<&'a
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::COOKIE;
+
     use super::*;
 
     #[test]

@@ -6,6 +6,7 @@ pub(crate) mod body;
 mod embedded;
 mod error_code;
 pub(crate) mod reply;
+pub(crate) mod request;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, ConnectionHandler, Listener, SocketOptions};

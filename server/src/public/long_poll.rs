@@ -24,6 +24,7 @@ use crate::client::{Caller, Refusal, Services, goaway, retry_ms};
 use crate::commands::{CommandContext, carry_out};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
+use crate::http::request::parameter;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{CommandSource, SessionCell, SessionHandle};
 use crate::transport::poll::{Accepted, JsonArray, ResponseWriter};
@@ -167,8 +168,7 @@ pub(crate) fn session<B>(
 }
 
 fn find<B>(request: &Request<B>, services: &Services) -> Result<SessionHandle, ApiError> {
-    let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
-    let token = query.find(|(name, _)| name == "resume").map(|(_, token)| token);
+    let token = parameter(request.uri(), "resume");
     let token = token.ok_or_else(|| ApiError::bad_request("add resume=TOKEN to identify the session"))?;
     let session = services.sessions.find(&token).ok_or_else(gone)?;
     let now = services.timeouts.clock().unix_now();

@@ -7,6 +7,7 @@ use hyper::Request;
 use crate::channel::ChannelName;
 use crate::client::{AdmitRequest, ClientSettings};
 use crate::http::ApiError;
+use crate::http::request::parameters;
 use crate::session::SessionRequest;
 
 /// Query parameters of a client that cannot send commands over its connection.
@@ -25,7 +26,7 @@ impl Query {
         settings: &ClientSettings,
     ) -> Result<Self, ApiError> {
         let (mut wanted, mut channels, mut last) = (admit_request(kind), Vec::new(), 0);
-        for (name, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
+        for (name, value) in parameters(request.uri()) {
             match &*name {
                 "resume" => wanted.session.resume = Some(value.into_owned()),
                 "seq" => {

@@ -1,5 +1,6 @@
 //! Routes requests by their paths.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use super::{Context, NotServed, bayeux, cors, events, long_poll, session_request
 use crate::admission::{Handshake, OpenConnection, RefusalReason};
 use crate::client::{AdmitRequest, AuthDecision, Caller};
 use crate::connection::TcpSocket;
+use crate::http::request::parameter;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 use crate::transport::{poll, sse};
@@ -241,7 +243,7 @@ impl<'a> SessionlessConnection<'a> {
         join_connection_lines(request.headers_mut());
         let reply = switching_protocols(&request);
         if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let query_token = token(&request);
+            let query_token = parameter(request.uri(), "token").map(Cow::into_owned);
             let upgraded = take_socket(hyper::upgrade::on(&mut request));
             let client = &self.context.client;
             let headers =
@@ -310,12 +312,6 @@ fn may_be_taken(request: &Request<Incoming>) -> bool {
     request.body().is_end_stream()
         && !headers.contains_key(EXPECT)
         && !headers.get_all(CONNECTION).iter().any(closes)
-}
-
-/// Returns the JWT in the query.
-fn token<B>(request: &Request<B>) -> Option<String> {
-    let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
-    query.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned())
 }
 
 /// Creates the response to a WebSocket upgrade, or the error if the request is not a valid upgrade.

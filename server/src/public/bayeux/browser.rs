@@ -2,21 +2,18 @@
 //! access.
 
 use hyper::HeaderMap;
-use hyper::header::{COOKIE, HeaderValue, ORIGIN};
+use hyper::header::{HeaderValue, ORIGIN};
 
 use crate::admission::BrowserId;
 use crate::entropy::Entropy;
+use crate::http::request::cookies;
 
 const NAME: &str = "BAYEUX_BROWSER";
 
 /// Returns the id in the browser's cookie.
 pub(super) fn id(headers: &HeaderMap) -> Option<BrowserId> {
-    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut values = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| {
-        let (name, value) = cookie.split_once('=')?;
-        (name.trim() == NAME).then(|| value.trim())
-    });
-    let value = values.next()?;
+    let (_, value) = cookies(headers).find(|(name, _)| name.trim() == NAME)?;
+    let value = value.trim();
     let number = u128::from_str_radix(value, 16).ok().filter(|_| value.len() == 32)?;
     Some(number.to_be_bytes())
 }
@@ -31,6 +28,8 @@ pub(super) fn set_cookie(headers: &HeaderMap, entropy: &Entropy, tls: bool) -> H
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::COOKIE;
+
     use super::*;
 
     #[test]

@@ -13,6 +13,7 @@ use crate::client;
 use crate::client::Caller;
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
+use crate::http::request::parameters;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::public::Context;
 use crate::public::cors::{self, Cookies};
@@ -41,7 +42,7 @@ pub(in crate::public) fn read_head(
     let refuse = |error: ApiError| finish(error.into());
     context.client.check_origin(&caller).map_err(refuse)?;
     let (mut query_token, mut callback, mut messages) = (None, None, String::new());
-    for (name, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
+    for (name, value) in parameters(request.uri()) {
         match &*name {
             "token" => query_token = Some(value.into_owned()),
             // Scripts that call a function of their page send no `Origin`, so `jsonp` is ignored unless

@@ -21,7 +21,9 @@ use crate::connection::{Connection, Ending, Parkable, Socket, drive};
 use crate::public::deadline::{ConnectionDeadline, EndReason, RequestTimeout, serve_until};
 use crate::public::{Context, NotServed};
 use crate::session::{Attached, SessionHandle};
-use crate::transport::websocket::{BayeuxSocket, Frames, SessionlessSocket, Upgraded, WebSocket};
+use crate::transport::websocket::{
+    BayeuxSocket, Frames, SessionlessSocket, Upgraded, WebSocket, WebSocketDialect,
+};
 
 /// An upgrade request that was answered with 101.
 pub(crate) struct SocketUpgrade {
@@ -129,7 +131,7 @@ fn greet<S: Socket>(
 ) -> BayeuxConnection<S> {
     let BoundSession { mut attached, mut dialect, greeting, unanswered_text } = bound;
     for channel in std::mem::take(&mut attached.revoked) {
-        dialect.notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
+        dialect.dialect().notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
     }
     let attachment = Attachment::new(attached, Arc::clone(&owner.context.client));
     let mut connection = Connection::new(socket, read, attachment, WebSocket { dialect, owner });

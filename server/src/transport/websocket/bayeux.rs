@@ -5,8 +5,7 @@ use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::{
     Ack, Bayeux, ClientMessage, EnckeExtension, Extensions, MessageKind, MessageReply, split_messages,
 };
-use encke_core::dialect::{CommandRequest, Dialect, DialectName, Response, ServerEvent, TextSink};
-use encke_core::session::Heartbeat;
+use encke_core::dialect::{Dialect, ServerEvent, TextSink};
 
 use super::dialect::WebSocketDialect;
 use super::frame::Frames;
@@ -34,8 +33,6 @@ pub(crate) struct BayeuxSocket {
 struct BundledMessages {
     /// Messages, separated by commas.
     events: Vec<u8>,
-    /// Last seq that was sent to the client or added to `events`.
-    seq: u64,
     /// Whether anything was added since the last reply.
     has_unsent: bool,
 }
@@ -44,8 +41,10 @@ impl BayeuxSocket {
     /// Creates the state for the client with this resume token. `acknowledged` is the last seq that the
     /// client has received, if it acknowledges messages.
     pub(crate) fn new(client_id: &str, acknowledged: Option<u64>) -> Self {
-        let bundle = acknowledged.map(|seq| Box::new(BundledMessages { seq, ..BundledMessages::default() }));
-        Self { dialect: Bayeux::with_client(client_id), bundle, unreported_gap: None, handshake: None }
+        let bundle = acknowledged.is_some().then(Box::default);
+        let mut dialect = Bayeux::with_client(client_id);
+        dialect.seq = acknowledged.unwrap_or_default();
+        Self { dialect, bundle, unreported_gap: None, handshake: None }
     }
 
     /// Takes the text message that opens another session.
@@ -54,51 +53,19 @@ impl BayeuxSocket {
     }
 }
 
-impl Dialect for BayeuxSocket {
-    const NAME: DialectName = Bayeux::NAME;
-
-    type RequestId = <Bayeux as Dialect>::RequestId;
-
-    fn heartbeat(&self) -> Heartbeat {
-        self.dialect.heartbeat()
-    }
-
-    fn read<'a>(
-        &mut self,
-        text: &'a str,
-    ) -> impl Iterator<Item = CommandRequest<'a, Self::RequestId>> + use<'a> {
-        self.dialect.read(text)
-    }
-
-    fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl TextSink) {
-        self.dialect.respond(responses, to);
-    }
-
-    fn hold(&mut self, id: Option<Self::RequestId>, seq: Option<u64>, to: &mut impl TextSink) {
-        if let (Some(bundle), Some(seq)) = (&mut self.bundle, seq) {
-            // Continue from the client's seq: with a higher seq in the reply, the client would acknowledge
-            // messages that it does not have.
-            bundle.seq = seq;
-        }
-        self.dialect.hold(id, seq, to);
-    }
-
-    fn refuse_hold(&mut self, id: Option<Self::RequestId>, to: &mut impl TextSink) {
-        self.dialect.refuse_hold(id, to);
-    }
-
-    fn notify(&mut self, event: &ServerEvent<'_>, to: &mut impl TextSink) {
-        self.dialect.notify(event, to);
-    }
-}
-
 impl WebSocketDialect for BayeuxSocket {
+    type Dialect = Bayeux;
+
     /// Only one, because frames after a text message that opens another session belong to the next
     /// connection, so they must not be read together with that message.
     const FRAMES_PER_POLL: u16 = 1;
     /// False, because the next connection does not know of pending replies: the client must receive them
     /// before more input is read.
     const READS_WHILE_COMMANDS_PENDING: bool = false;
+
+    fn dialect(&mut self) -> &mut Bayeux {
+        &mut self.dialect
+    }
 
     fn can_send_messages(&self) -> bool {
         let waits = self.bundle.is_some() || self.unreported_gap.is_some();
@@ -119,20 +86,20 @@ impl WebSocketDialect for BayeuxSocket {
             return write_text(&[&event], frames);
         };
         append_event(channel, message, &mut bundle.events);
-        (bundle.seq, bundle.has_unsent) = (seq, true);
+        (self.dialect.seq, bundle.has_unsent) = (seq, true);
     }
 
     fn gap(&mut self, seq: u64, gap: &ServerEvent<'_>, frames: &mut Frames<'_>) {
-        self.notify(gap, frames);
+        self.dialect.notify(gap, frames);
         match &mut self.bundle {
-            Some(bundle) => (bundle.seq, bundle.has_unsent) = (seq, true),
+            Some(bundle) => (self.dialect.seq, bundle.has_unsent) = (seq, true),
             None => _ = self.unreported_gap.get_or_insert(seq),
         }
     }
 
     /// Treats the notice like a gap at the next seq: messages wait for the reply that reports it.
     fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>, frames: &mut Frames<'_>) {
-        self.notify(notice, frames);
+        self.dialect.notify(notice, frames);
         match &mut self.bundle {
             Some(bundle) => bundle.has_unsent = true,
             None => _ = self.unreported_gap.get_or_insert(sent.saturating_add(1)),
@@ -158,7 +125,7 @@ impl WebSocketDialect for BayeuxSocket {
         let is_first = session.mark_advised();
         let pause = end_pause_advice(session);
         let advice = if is_first { Some(advice(services)) } else { pause };
-        let ack = self.bundle.as_ref().map(|bundle| Ack::UpTo(bundle.seq));
+        let ack = self.bundle.is_some().then_some(Ack::UpTo(self.dialect.seq));
         let ext = Extensions { ack, encke: EnckeExtension(Some(&missed)) };
         let reply = MessageReply { advice, ext, ..held.reply().succeeded() }.to_json();
         let events = self.bundle.as_mut().map(|bundle| {

@@ -11,13 +11,17 @@ use crate::channel::LogMessage;
 use crate::client::Attachment;
 use crate::session::Channel;
 
-/// A dialect over a WebSocket.
-pub(crate) trait WebSocketDialect: Dialect {
+/// A dialect over a WebSocket, with the state of one connection.
+pub(crate) trait WebSocketDialect: Send + 'static {
+    type Dialect: Dialect;
+
     /// Maximum number of frames that a connection reads per poll, before other tasks run.
     const FRAMES_PER_POLL: u16 = 16;
 
     /// Whether to read more from a connection while an engine has yet to answer some of its commands.
     const READS_WHILE_COMMANDS_PENDING: bool = true;
+
+    fn dialect(&mut self) -> &mut Self::Dialect;
 
     /// Whether messages may be sent now. If not, they wait until the client asks for them.
     fn can_send_messages(&self) -> bool {
@@ -37,13 +41,13 @@ pub(crate) trait WebSocketDialect: Dialect {
 
     /// Reports a gap, now or with the reply to the held request.
     fn gap(&mut self, _seq: u64, gap: &ServerEvent<'_>, frames: &mut Frames<'_>) {
-        self.notify(gap, frames);
+        self.dialect().notify(gap, frames);
     }
 
     /// Reports that a subscription has begun or ended, now or with the reply to the held request. `sent` is
     /// the last seq before it.
     fn notice(&mut self, _sent: u64, notice: &ServerEvent<'_>, frames: &mut Frames<'_>) {
-        self.notify(notice, frames);
+        self.dialect().notify(notice, frames);
     }
 
     /// Number of bytes buffered for the reply to the held request.
@@ -89,6 +93,12 @@ pub(crate) trait WebSocketDialect: Dialect {
 }
 
 impl WebSocketDialect for Json {
+    type Dialect = Self;
+
+    fn dialect(&mut self) -> &mut Self {
+        self
+    }
+
     fn message(
         &mut self,
         seq: u64,

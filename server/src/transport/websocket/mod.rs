@@ -10,15 +10,15 @@ use std::future::Future;
 use std::sync::Arc;
 
 use encke_core::close::CloseCode;
+use encke_core::dialect::Dialect;
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 
 use crate::admission::{CompactConnection, OpenConnection, RefusalReason};
 use crate::client::{AdmitRequest, Attachment, Caller, Services, hello, unsubscribed};
 use crate::connection::{Connection, Ending, Parkable, Socket, close_socket, drive};
-use crate::session::Attached;
 
-use dialect::WebSocketDialect;
+pub(crate) use dialect::WebSocketDialect;
 
 pub(crate) use bayeux::BayeuxSocket;
 pub(crate) use frame::Frames;
@@ -71,7 +71,18 @@ async fn open<S: Socket, D: WebSocketDialect>(
     services: &Arc<Services>,
 ) -> Option<Connection<S, WebSocket<D, CompactConnection>>> {
     let Upgrade { caller, wanted, open_connection, answer } = upgrade;
-    match attach(&caller, wanted, &socket, services) {
+    let attached = match wanted {
+        Some((request, dialect)) => services
+            .admit(&caller, request, &[], || socket.is_closed_by_peer())
+            .map(|attached| (attached, dialect))
+            .map_err(|refusal| refusal.close_code()),
+        None => {
+            let detail = "the query contains a malformed value";
+            services.limits.refusals.record(RefusalReason::Query, caller.address, detail);
+            Err(CloseCode::ProtocolError)
+        }
+    };
+    match attached {
         Ok((mut attached, dialect)) => {
             let (recovered, revoked) = (attached.recovered, std::mem::take(&mut attached.revoked));
             let attachment = Attachment::new(attached, Arc::clone(services));
@@ -81,9 +92,9 @@ async fn open<S: Socket, D: WebSocketDialect>(
             let (websocket, link) = connection.split();
             let mut frames = Frames(&mut link.out.bytes);
             let token = link.attachment.session.resume_token().expose();
-            websocket.dialect.notify(&hello(link.attachment, &token, recovered), &mut frames);
+            websocket.dialect.dialect().notify(&hello(link.attachment, &token, recovered), &mut frames);
             for channel in &revoked {
-                websocket.dialect.notify(&unsubscribed(channel, "forbidden"), &mut frames);
+                websocket.dialect.dialect().notify(&unsubscribed(channel, "forbidden"), &mut frames);
             }
             Some(connection)
         }
@@ -93,24 +104,6 @@ async fn open<S: Socket, D: WebSocketDialect>(
             None
         }
     }
-}
-
-fn attach<D: WebSocketDialect>(
-    caller: &Caller,
-    wanted: Option<(AdmitRequest, D)>,
-    socket: &impl Socket,
-    services: &Services,
-) -> Result<(Attached, D), CloseCode> {
-    let Some((request, dialect)) = wanted else {
-        services.limits.refusals.record(
-            RefusalReason::Query,
-            caller.address,
-            "the query contains a malformed value",
-        );
-        return Err(CloseCode::ProtocolError);
-    };
-    let attached = services.admit(caller, request, &[], || socket.is_closed_by_peer());
-    attached.map(|attached| (attached, dialect)).map_err(|refusal| refusal.close_code())
 }
 
 #[cfg(test)]

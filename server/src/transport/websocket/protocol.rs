@@ -2,7 +2,7 @@ use std::task::{self, Poll};
 
 use encke_core::Timestamp;
 use encke_core::close::{CloseCode, SuspendReason};
-use encke_core::dialect::{DialectName, ServerEvent, pong_seq};
+use encke_core::dialect::{Dialect, DialectName, ServerEvent, pong_seq};
 use encke_core::frame::{ClientFrame, Fragments, FrameError, decode, lone_pong};
 use encke_core::session::ConnectionInput;
 
@@ -25,16 +25,16 @@ pub(crate) struct WebSocket<D: WebSocketDialect, H> {
 
 impl<D: WebSocketDialect, H> WebSocket<D, H> {
     /// Executes the commands in a text message.
-    pub(crate) fn run_commands(&mut self, text: &str, link: &mut Link<'_, Commands<D>>) {
+    pub(crate) fn run_commands(&mut self, text: &str, link: &mut Link<'_, Commands<D::Dialect>>) {
         self.handler(link).handle_text(text);
     }
 
     fn handler<'a>(
         &'a mut self,
-        Link { attachment, commands, backlog, out, .. }: &'a mut Link<'_, Commands<D>>,
-    ) -> CommandHandler<'a, D, Frames<'a>> {
+        Link { attachment, commands, backlog, out, .. }: &'a mut Link<'_, Commands<D::Dialect>>,
+    ) -> CommandHandler<'a, D::Dialect, Frames<'a>> {
         let (context, out) = ((*attachment).into(), Frames(&mut out.bytes));
-        CommandHandler { context, commands, backlog, dialect: &mut self.dialect, out }
+        CommandHandler { context, commands, backlog, dialect: self.dialect.dialect(), out }
     }
 
     /// Returns the session's input for a pong with this seq.
@@ -45,7 +45,7 @@ impl<D: WebSocketDialect, H> WebSocket<D, H> {
         }
     }
 
-    fn handle(&mut self, frame: ClientFrame<'_>, link: &mut Link<'_, Commands<D>>) -> Option<End> {
+    fn handle(&mut self, frame: ClientFrame<'_>, link: &mut Link<'_, Commands<D::Dialect>>) -> Option<End> {
         match frame {
             ClientFrame::Text(text) => {
                 *link.has_input = true;
@@ -75,14 +75,14 @@ impl<D: WebSocketDialect, H> WebSocket<D, H> {
 }
 
 impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocket<D, H> {
-    type Commands = Commands<D>;
+    type Commands = Commands<D::Dialect>;
 
     const TRANSPORT: Transport = Transport::WebSocket;
     const INPUTS_PER_POLL: u16 = D::FRAMES_PER_POLL;
     const TOO_SLOW: Ending = Ending::Close(CloseCode::SlowConsumer);
 
     fn dialect(&self) -> DialectName {
-        D::NAME
+        D::Dialect::NAME
     }
 
     /// The rate limit applies to the session, across its connections.
@@ -90,7 +90,7 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
         session.frames.next_at()
     }
 
-    fn can_receive(commands: &Commands<D>) -> bool {
+    fn can_receive(commands: &Commands<D::Dialect>) -> bool {
         !commands.has_pending() || D::READS_WHILE_COMMANDS_PENDING && commands.has_room()
     }
 
@@ -98,7 +98,7 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
         &mut self,
         bytes: &mut [u8],
         fragments: &mut Fragments,
-        link: &mut Link<'_, Commands<D>>,
+        link: &mut Link<'_, Commands<D::Dialect>>,
     ) -> Handled {
         let services = &link.attachment.services;
         match decode(bytes, fragments, services.settings.max_message) {
@@ -125,18 +125,18 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
     fn poll_commands(
         &mut self,
         task: &mut task::Context<'_>,
-        link: &mut Link<'_, Commands<D>>,
+        link: &mut Link<'_, Commands<D::Dialect>>,
     ) -> Option<Poll<()>> {
         self.handler(link).poll_pending(task)
     }
 
-    fn has_pending(commands: &Commands<D>) -> bool {
+    fn has_pending(commands: &Commands<D::Dialect>) -> bool {
         commands.has_pending()
     }
 
     fn write_ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64 {
         let seq = self.dialect.acknowledgeable_seq(sent);
-        write_ping(&mut self.dialect, seq, &mut Frames(out));
+        write_ping(self.dialect.dialect(), seq, &mut Frames(out));
         seq
     }
 
@@ -171,13 +171,13 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
         self.dialect.has_buffered()
     }
 
-    fn answer(&mut self, link: &mut Link<'_, Commands<D>>) {
+    fn answer(&mut self, link: &mut Link<'_, Commands<D::Dialect>>) {
         if self.dialect.answer_held(link.attachment, &mut Frames(&mut link.out.bytes)) {
             link.attachment.notify_session(ConnectionInput::Released);
         }
     }
 
-    fn released(&mut self, code: CloseCode, link: &mut Link<'_, Commands<D>>) -> Result<(), Ending> {
+    fn released(&mut self, code: CloseCode, link: &mut Link<'_, Commands<D::Dialect>>) -> Result<(), Ending> {
         if code == CloseCode::TryAgainLater {
             // The client's partial message was evicted. The session does not know of this yet.
             link.attachment.notify_session(ConnectionInput::Ended(SuspendReason::Unfinished));
@@ -195,7 +195,7 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
         let mut frames = Frames(out);
         // Say when to reconnect, if the client has to wait.
         if matches!(code, CloseCode::Draining | CloseCode::Moved | CloseCode::Overloaded) {
-            D::default().notify(&goaway(code, retry_ms(code, &services.entropy)), &mut frames);
+            D::Dialect::default().notify(&goaway(code, retry_ms(code, &services.entropy)), &mut frames);
         }
         frames.close(code);
     }

@@ -40,6 +40,9 @@ pub struct Bayeux {
     missed: MissedEvents,
     /// The held `/meta/connect`.
     held: Option<Box<ReplyTo>>,
+    /// Seq of the last message that the client has, or receives with the next reply to `/meta/connect`, if the
+    /// client acknowledges messages.
+    pub seq: u64,
 }
 
 impl Bayeux {
@@ -120,7 +123,10 @@ impl Dialect for Bayeux {
         }
     }
 
-    fn hold(&mut self, id: Option<ReplyTo>, _: Option<u64>, to: &mut impl TextSink) {
+    fn hold(&mut self, id: Option<ReplyTo>, seq: Option<u64>, to: &mut impl TextSink) {
+        // Continue from the client's seq: with a higher seq in the reply, the client would acknowledge messages
+        // that it does not have.
+        self.seq = seq.unwrap_or(self.seq);
         if let Some(before) = std::mem::replace(&mut self.held, id.map(Box::new)) {
             to.text(&before.reply().succeeded().to_array());
         }
