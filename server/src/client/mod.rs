@@ -17,7 +17,7 @@ mod services;
 pub(crate) use access::Access;
 pub(crate) use admit::AdmitRequest;
 pub(crate) use attachment::Attachment;
-pub(crate) use caller::{AuthDecision, Caller};
+pub(crate) use caller::Caller;
 pub(crate) use greeting::{hello, unsubscribed};
 pub(crate) use identify::IdentifyError;
 pub(crate) use limits::SharedLimits;

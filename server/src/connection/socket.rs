@@ -42,11 +42,7 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static
 }
 
 /// Socket of a parked connection. No method blocks.
-pub(crate) trait ParkedSocket: std::fmt::Debug + Send + 'static {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize>;
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
-
+pub(crate) trait ParkedSocket: io::Read + io::Write + std::fmt::Debug + Send + 'static {
     /// See [`Socket::has_unread_bytes`].
     fn has_unread_bytes(&self) -> bool;
 

@@ -120,14 +120,6 @@ impl Socket for TcpSocket {
 }
 
 impl ParkedSocket for std::net::TcpStream {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        io::Read::read(self, into)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::Write::write(self, bytes)
-    }
-
     fn has_unread_bytes(&self) -> bool {
         holds_bytes(SockRef::from(self))
     }

@@ -21,7 +21,7 @@ use super::query::parse_query;
 use super::shared_socket::{Peer, SharedSocket};
 use super::{Context, NotServed, bayeux, cors, events, long_poll, session_request, upgrade_response};
 use crate::admission::{Handshake, OpenConnection, RefusalReason};
-use crate::client::{AdmitRequest, AuthDecision, Caller};
+use crate::client::{AdmitRequest, Caller};
 use crate::connection::TcpSocket;
 use crate::http::request::parameter;
 use crate::http::{ApiError, ApiErrorCode, Reply};
@@ -77,9 +77,17 @@ fn taken(accepted: Result<SocketTakeover, Box<Reply>>, open_connection: OpenConn
     }
 }
 
+/// A request, its client and its connection.
+struct Arrived {
+    request: Request<Incoming>,
+    caller: Caller,
+    peer: Peer<TcpSocket>,
+    open_connection: OpenConnection,
+}
+
 impl<'a> SessionlessConnection<'a> {
     /// Answers a request sent by `peer`.
-    pub(super) fn answer(&self, request: Request<Incoming>, peer: &Peer<TcpSocket>) -> Answer<'a> {
+    pub(super) fn answer(&self, request: Request<Incoming>, peer: Peer<TcpSocket>) -> Answer<'a> {
         let context = &self.context.client;
         let address = self.context.proxies.client_address(self.address, request.headers());
         let open_connection = match self.entry_for(address) {
@@ -90,83 +98,65 @@ impl<'a> SessionlessConnection<'a> {
                 return ApiError::new(ApiErrorCode::Overloaded, message).into();
             }
         };
-        if let Err(error) =
-            context.access.auth.hosts.allow(request.headers(), context.access.auth.needs_token())
-        {
+        let auth = &context.access.auth;
+        if let Err(error) = auth.hosts.allow(request.headers(), auth.needs_token()) {
             context.limits.refusals.record(RefusalReason::Host, address, error);
             return ApiError::from(error).into();
         }
+        let caller = Caller::from_request(&request, address, auth);
+        let arrived = Arrived { request, caller, peer, open_connection };
         if context.access.may_need_async_auth()
-            && let Some(wanted) = session_request::read(&request, &context.settings)
+            && let Some(wanted) = session_request::read(&arrived.request, &context.settings)
+            && context.needs_async_auth(&arrived.caller, wanted.token.as_deref())
         {
-            let caller = Caller::from_request(&request, address, &context.access.auth);
-            if context.needs_async_auth(&caller, wanted.token.as_deref()) {
-                return self.authenticate_first((caller, wanted), request, peer, open_connection);
-            }
+            return self.authenticate_first(arrived, wanted);
         }
-        self.route(request, address, peer, open_connection, None)
+        self.route(arrived)
     }
 
     /// Handles a request that may open a session: calls the backend to authenticate the client, then routes
     /// the request.
-    fn authenticate_first(
-        &self,
-        (caller, wanted): (Caller, AdmitRequest),
-        request: Request<Incoming>,
-        peer: &Peer<TcpSocket>,
-        open_connection: OpenConnection,
-    ) -> Answer<'a> {
-        let (this, peer) = (self.clone(), peer.clone());
+    fn authenticate_first(&self, arrived: Arrived, wanted: AdmitRequest) -> Answer<'a> {
+        let this = self.clone();
         Answer::Later(Box::pin(async move {
-            let context = &this.context.client;
-            let decision = context.authenticate((&caller, request.headers()), &wanted).await;
-            match this.route(request, caller.address, &peer, open_connection, Some(decision)) {
+            let client = (&arrived.caller, arrived.request.headers());
+            let decision = this.context.client.authenticate(client, &wanted).await;
+            let caller = arrived.caller.with_decision(Some(decision));
+            match this.route(Arrived { caller, ..arrived }) {
                 Answer::Now(outcome) => outcome,
                 Answer::Later(outcome) => outcome.await,
             }
         }))
     }
 
-    /// Routes a request. `decision` is the backend's, if it was called for this client.
-    fn route(
-        &self,
-        request: Request<Incoming>,
-        address: IpAddr,
-        peer: &Peer<TcpSocket>,
-        open_connection: OpenConnection,
-        decision: Option<AuthDecision>,
-    ) -> Answer<'a> {
+    fn route(&self, arrived: Arrived) -> Answer<'a> {
         let context = &self.context.client;
-        let caller =
-            || Caller::from_request(&request, address, &context.access.auth).with_decision(decision.clone());
+        let Arrived { request, caller, peer, .. } = &arrived;
         if self.context.bayeux.serves(request.uri().path()) {
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) {
-                return self.upgrade_bayeux(request, address, open_connection).into();
+                return self.upgrade_bayeux(arrived).into();
             }
-            let caller = caller();
-            return self.bayeux(request, caller, peer, open_connection);
+            return self.bayeux(arrived);
         }
+        let has_ended = || peer.has_disconnected();
         let reply = match (request.uri().path(), request.method()) {
-            ("/ws", &Method::GET) => return self.upgrade(request, address, open_connection, decision),
+            ("/ws", &Method::GET) => return self.upgrade(arrived),
             ("/events", &Method::GET) => {
-                let accepted = events::accept(&request, &caller(), context, || peer.has_disconnected());
-                return Answer::Now(taken(accepted.map(SocketTakeover::Events), open_connection));
+                let accepted = events::accept(request, caller, context, has_ended);
+                return Answer::Now(taken(accepted.map(SocketTakeover::Events), arrived.open_connection));
             }
             ("/poll", &Method::GET) => {
-                let accepted = long_poll::accept(&request, &caller(), context, || peer.has_disconnected());
-                return Answer::Now(taken(accepted.map(SocketTakeover::Poll), open_connection));
+                let accepted = long_poll::accept(request, caller, context, has_ended);
+                return Answer::Now(taken(accepted.map(SocketTakeover::Poll), arrived.open_connection));
             }
-            ("/poll", &Method::POST) => {
-                let caller = caller();
-                return self.command(request, caller);
-            }
+            ("/poll", &Method::POST) => return self.command(arrived),
             ("/encke.js", &Method::GET | &Method::HEAD) => module(request.headers()),
             ("/events", &Method::OPTIONS) => {
                 // `EventSource` sends no preflight; a polyfill or `fetch` must.
-                cors::preflight(&caller(), request.headers(), "GET", "last-event-id")
+                cors::preflight(caller, request.headers(), "GET", "last-event-id")
             }
             ("/poll", &Method::OPTIONS) => {
-                cors::preflight(&caller(), request.headers(), "GET, POST", "authorization, content-type")
+                cors::preflight(caller, request.headers(), "GET, POST", "authorization, content-type")
             }
             ("/ws", _) => ApiError::method_not_allowed("GET").into(),
             ("/encke.js", _) => ApiError::method_not_allowed("GET, HEAD").into(),
@@ -198,7 +188,7 @@ impl<'a> SessionlessConnection<'a> {
     }
 
     /// Executes commands.
-    fn command(&self, request: Request<Incoming>, caller: Caller) -> Answer<'a> {
+    fn command(&self, Arrived { request, caller, .. }: Arrived) -> Answer<'a> {
         let (context, timeout) = (self.context, self.timeout);
         match long_poll::session(&request, &caller, &context.client) {
             Ok(session) => {
@@ -210,14 +200,8 @@ impl<'a> SessionlessConnection<'a> {
         }
     }
 
-    fn bayeux(
-        &self,
-        request: Request<Incoming>,
-        caller: Caller,
-        peer: &Peer<TcpSocket>,
-        open_connection: OpenConnection,
-    ) -> Answer<'a> {
-        let (context, timeout, peer) = (self.context, self.timeout, peer.clone());
+    fn bayeux(&self, Arrived { request, caller, peer, open_connection }: Arrived) -> Answer<'a> {
+        let (context, timeout) = (self.context, self.timeout);
         match bayeux::read_head(request, caller, context) {
             Err(reply) => (*reply).into(),
             Ok(bayeux_request) => Answer::Later(Box::pin(async move {
@@ -228,26 +212,17 @@ impl<'a> SessionlessConnection<'a> {
         }
     }
 
-    fn upgrade_bayeux(
-        &self,
-        mut request: Request<Incoming>,
-        address: IpAddr,
-        open_connection: OpenConnection,
-    ) -> Reply {
-        let caller = Caller::from_request(&request, address, &self.context.client.access.auth);
+    fn upgrade_bayeux(&self, Arrived { mut request, caller, open_connection, .. }: Arrived) -> Reply {
         // Refuse before the upgrade: CometD and Faye clients then fall back to long-polling, where they get
         // the same refusal.
         if let Err(error) = self.context.client.check_origin(&caller) {
             return error.into();
         }
-        join_connection_lines(request.headers_mut());
-        let reply = switching_protocols(&request);
-        if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let (reply, upgraded) = upgrade_by_hyper(&mut request);
+        if let Some(upgraded) = upgraded {
             let query_token = parameter(request.uri(), "token").map(Cow::into_owned);
-            let upgraded = take_socket(hyper::upgrade::on(&mut request));
-            let client = &self.context.client;
-            let headers =
-                if client.access.has_connect_hook() { request.headers().clone() } else { HeaderMap::new() };
+            let has_connect_hook = self.context.client.access.has_connect_hook();
+            let headers = if has_connect_hook { request.headers().clone() } else { HeaderMap::new() };
             let requester = Requester { caller, query_token, headers };
             let upgrade = SocketUpgrade { requester, _open_connection: open_connection };
             tokio::spawn(bayeux::serve_socket(upgrade, upgraded, Arc::clone(self.context)));
@@ -255,35 +230,34 @@ impl<'a> SessionlessConnection<'a> {
         reply
     }
 
-    fn upgrade(
-        &self,
-        mut request: Request<Incoming>,
-        address: IpAddr,
-        open_connection: OpenConnection,
-        decision: Option<AuthDecision>,
-    ) -> Answer<'a> {
+    fn upgrade(&self, Arrived { mut request, caller, open_connection, .. }: Arrived) -> Answer<'a> {
         join_connection_lines(request.headers_mut());
-        let upgrade = |request: &Request<Incoming>, answer| {
-            let wanted = parse_query(request.uri().query().unwrap_or_default());
-            let caller = Caller::from_request(request, address, &self.context.client.access.auth)
-                .with_decision(decision);
-            Upgrade { caller, wanted, open_connection: open_connection.clone(), answer }
-        };
+        let wanted = parse_query(request.uri().query().unwrap_or_default());
+        let client_entry = open_connection.clone();
+        let upgrade = Upgrade { caller, wanted, open_connection, answer: Vec::new() };
         if may_be_taken(&request)
             && let Some(answer) = upgrade_response::head(&request)
         {
-            let takeover = SocketTakeover::WebSocket(upgrade(&request, answer));
-            return Answer::Now(Err((takeover, open_connection)));
+            let takeover = SocketTakeover::WebSocket(Upgrade { answer, ..upgrade });
+            return Answer::Now(Err((takeover, client_entry)));
         }
-        let reply = switching_protocols(&request);
-        if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let upgrade = upgrade(&request, Vec::new());
-            let upgraded = take_socket(hyper::upgrade::on(&mut request));
+        let (reply, upgraded) = upgrade_by_hyper(&mut request);
+        if let Some(upgraded) = upgraded {
             // Spawn a separate task: hyper's task, with its buffers, finishes with the upgrade and is freed.
             tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
         }
         reply.into()
     }
+}
+
+/// Returns the response to a WebSocket upgrade. If the upgrade is valid, also returns the future socket.
+fn upgrade_by_hyper(
+    request: &mut Request<Incoming>,
+) -> (Reply, Option<impl Future<Output = Option<Upgraded<TcpSocket>>> + use<>>) {
+    join_connection_lines(request.headers_mut());
+    let reply = switching_protocols(request);
+    let is_upgrade = reply.status() == StatusCode::SWITCHING_PROTOCOLS;
+    (reply, is_upgrade.then(|| take_socket(hyper::upgrade::on(request))))
 }
 
 /// Joins several `Connection` lines, which form one list (RFC 9110, section 5.3), into one. A proxy may add

@@ -137,7 +137,7 @@ impl SessionlessConnection<'_> {
             // Record the takeover immediately. If hyper finds that the client has disconnected, it may drop
             // the future below without polling it, and the session would never learn of the disconnect.
             let note = |by| *takeover.lock() = Some(by);
-            let reply = match this.answer(request, &peer) {
+            let reply = match this.answer(request, peer.clone()) {
                 Answer::Now(Ok(reply)) => Some(Either::Left(ready(Ok(reply)))),
                 Answer::Later(outcome) => Some(Either::Right(outcome)),
                 Answer::Now(Err(by)) => {

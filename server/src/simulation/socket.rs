@@ -1,5 +1,5 @@
 use std::fmt;
-use std::io;
+use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -153,7 +153,7 @@ impl<S: SimulatedSocket> ParkedSocketEnd<S> {
     }
 }
 
-impl<S: SimulatedSocket> ParkedSocket for ParkedSocketEnd<S> {
+impl<S: SimulatedSocket> Read for ParkedSocketEnd<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.socket.poll_receive(&mut Context::from_waker(Waker::noop()), into);
         self.tell();
@@ -162,7 +162,9 @@ impl<S: SimulatedSocket> ParkedSocket for ParkedSocketEnd<S> {
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
+}
 
+impl<S: SimulatedSocket> Write for ParkedSocketEnd<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.socket.poll_send(&mut Context::from_waker(Waker::noop()), bytes) {
             Poll::Ready(taken) => taken,
@@ -170,6 +172,12 @@ impl<S: SimulatedSocket> ParkedSocket for ParkedSocketEnd<S> {
         }
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<S: SimulatedSocket> ParkedSocket for ParkedSocketEnd<S> {
     fn has_unread_bytes(&self) -> bool {
         self.socket.holds_bytes()
     }

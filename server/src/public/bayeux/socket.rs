@@ -193,9 +193,9 @@ async fn read_until_session<S: Socket>(
             None => waiting.next().await?,
         };
         match read(&text, waiting.is_closed_by_peer(), requester, context).await? {
-            TextOutcome::Begun(bound) => return Ok(bound),
-            TextOutcome::Resumed(attached, dialect) => {
-                return Ok(BoundSession { attached, dialect, greeting: None, unanswered_text: Some(text) });
+            TextOutcome::Bound(bound) => {
+                let unanswered_text = bound.greeting.is_none().then_some(text);
+                return Ok(BoundSession { unanswered_text, ..bound });
             }
             TextOutcome::Replies(replies) => waiting.send(&replies).await?,
         }
@@ -204,8 +204,8 @@ async fn read_until_session<S: Socket>(
 
 /// Result of handling a text message.
 enum TextOutcome {
-    Begun(BoundSession),
-    Resumed(Attached, BayeuxSocket),
+    /// The socket has a session, which has not answered the text if there is no greeting.
+    Bound(BoundSession),
     Replies(String),
 }
 
@@ -225,7 +225,7 @@ async fn read(
                 let client_id = attached.session.resume_token().expose();
                 let dialect = BayeuxSocket::new(&client_id, acknowledges.then_some(0));
                 let greeting = Some(format!("[{greeting}]"));
-                TextOutcome::Begun(BoundSession { attached, dialect, greeting, unanswered_text: None })
+                TextOutcome::Bound(BoundSession { attached, dialect, greeting, unanswered_text: None })
             }
             Err(refused) => TextOutcome::Replies(format!("[{refused}]")),
         });
@@ -237,7 +237,9 @@ async fn read(
         match found.as_ref().map_err(Clone::clone).and_then(resume) {
             Ok((attached, acknowledged)) => {
                 let client_id = attached.session.resume_token().expose();
-                return Ok(TextOutcome::Resumed(attached, BayeuxSocket::new(&client_id, acknowledged)));
+                let dialect = BayeuxSocket::new(&client_id, acknowledged);
+                let (greeting, unanswered_text) = (None, None);
+                return Ok(TextOutcome::Bound(BoundSession { attached, dialect, greeting, unanswered_text }));
             }
             Err(reply) => refused = Some((reply, found, refusal_reply(message, CloseCode::Normal, client))),
         }

@@ -6,7 +6,7 @@ use encke_core::encodings::CachedDialect;
 use hyper::StatusCode;
 
 use crate::channel::LogMessage;
-use crate::session::{Channel, DeliveryWriter};
+use crate::session::Channel;
 use crate::transport::pattern_origin::pattern_origin;
 
 /// JSON array of objects in the `json` dialect.
@@ -38,6 +38,19 @@ impl JsonArray {
         Json::default().notify(event, self);
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
+        let by = pattern_origin::<Json>(channel, offset, message);
+        let message = Json::of(message.encodings());
+        // Two more bytes for a bracket or comma and the closing bracket.
+        self.bytes.reserve(message.len_with(seq, by) + 2);
+        self.separate();
+        message.write_with(seq, by, &mut self.bytes);
+    }
+
     fn separate(&mut self) {
         self.bytes.push(if self.bytes.is_empty() { b'[' } else { b',' });
     }
@@ -47,29 +60,6 @@ impl TextSink for JsonArray {
     fn text(&mut self, text: &str) {
         self.separate();
         self.bytes.extend_from_slice(text.as_bytes());
-    }
-}
-
-impl DeliveryWriter for JsonArray {
-    fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
-        let by = pattern_origin::<Json>(channel, offset, message);
-        let message = Json::of(message.encodings());
-        // Two more bytes for a bracket or comma and the closing bracket.
-        self.bytes.reserve(message.len_with(seq, by) + 2);
-        self.separate();
-        message.write_with(seq, by, &mut self.bytes);
-    }
-
-    fn gap(&mut self, _: u64, _: &Channel, gap: &ServerEvent<'_>, _: Option<u64>) {
-        self.notify(gap);
-    }
-
-    fn notice(&mut self, _: u64, notice: &ServerEvent<'_>) {
-        self.notify(notice);
     }
 }
 

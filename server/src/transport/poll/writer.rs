@@ -149,14 +149,14 @@ impl DeliveryWriter for ResponseWriter {
 
     fn gap(&mut self, seq: u64, channel: &Channel, gap: &ServerEvent<'_>, last: Option<u64>) {
         match self {
-            Self::Json { array, .. } => array.gap(seq, channel, gap, last),
+            Self::Json { array, .. } => array.notify(gap),
             Self::Bayeux(writer) => writer.gap(seq, channel, gap, last),
         }
     }
 
     fn notice(&mut self, sent: u64, notice: &ServerEvent<'_>) {
         match self {
-            Self::Json { array, .. } => array.notice(sent, notice),
+            Self::Json { array, .. } => array.notify(notice),
             Self::Bayeux(writer) => writer.notice(sent, notice),
         }
     }
