@@ -5,7 +5,7 @@ use std::time::Duration;
 use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::{Advice, MessageReply, Reconnect};
 
-use super::{Attachment, Services, retry_ms};
+use super::{Attachment, Services, retry_delay};
 use crate::session::SessionCell;
 
 /// Pause before the next poll of a client that also polls over another connection. Without it, each poll
@@ -30,11 +30,6 @@ pub(crate) fn end_pause_advice(session: &SessionCell) -> Option<Advice> {
     session.set_pause_advised(false).then(|| Advice::pause(Duration::ZERO))
 }
 
-/// Returns how long a client must wait before it reconnects.
-pub(crate) fn retry_delay(code: CloseCode, services: &Services) -> Duration {
-    Duration::from_millis(retry_ms(code, &services.entropy))
-}
-
 /// Returns the last reply of a session, or of its connection.
 pub(crate) fn final_reply<'a>(
     reply: MessageReply<'a>,
@@ -56,7 +51,7 @@ pub(crate) fn refuse_with<'a>(
     code: CloseCode,
     services: &Services,
 ) -> MessageReply<'a> {
-    let retry = retry_delay(code, services);
+    let retry = retry_delay(code, &services.entropy);
     let (reply, advice) = match code {
         CloseCode::Normal => (reply.succeeded(), Advice::none()),
         // The client has another connection.

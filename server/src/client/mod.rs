@@ -23,7 +23,7 @@ pub(crate) use identify::IdentifyError;
 pub(crate) use limits::SharedLimits;
 pub(crate) use partial_messages::PartialMessageSender;
 pub(crate) use refusal::Refusal;
-pub(crate) use retry::{goaway, retry_ms};
+pub(crate) use retry::{goaway, retry_delay};
 pub(crate) use services::{ClientSettings, ConnectionParking, Services, StalledComponent};
 
 #[cfg(test)]

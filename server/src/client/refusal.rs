@@ -3,8 +3,8 @@
 use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::{Advice, MessageReply};
 
-use super::Services;
-use super::bayeux::{refuse_with, retry_delay};
+use super::bayeux::refuse_with;
+use super::{Services, retry_delay};
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{AttachRefusal, SessionCell};
 
@@ -89,7 +89,7 @@ impl Refusal {
         }
         if is_overloaded {
             // Advise the client to retry: the session still exists.
-            let advice = Some(Advice::pause(retry_delay(code, services)));
+            let advice = Some(Advice::pause(retry_delay(code, &services.entropy)));
             return MessageReply { advice, ..reply.failed_with(503, code.reason()) };
         }
         refuse_with(reply, code, services)
@@ -109,7 +109,7 @@ impl Refusal {
         let is_unidentified = matches!(self, Self::Unidentified(code) if code != CloseCode::Overloaded);
         let status = if is_unidentified { 401 } else { 503 };
         let advice = match code.allows_reconnect() {
-            true => Advice::handshake(retry_delay(code, services)),
+            true => Advice::handshake(retry_delay(code, &services.entropy)),
             false => Advice::none(),
         };
         MessageReply { advice: Some(advice), ..reply.failed_with(status, code.reason()) }

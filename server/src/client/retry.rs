@@ -14,24 +14,26 @@ const DRAIN_SPREAD_MS: Range<u64> = 500..10_000;
 const MOVED_SPREAD_MS: Range<u64> = 0..2_000;
 
 /// Delay if only one connection has ended, which needs no spread.
-const RECONNECT_DELAY_MS: u64 = 1_000;
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 /// The longest delay that an `EventSource` accepts, about 24 days.
-const NEVER_MS: u64 = i32::MAX as u64;
+const NEVER: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// Returns how long a client should wait before it reconnects, in milliseconds.
-pub(crate) fn retry_ms(code: CloseCode, entropy: &Entropy) -> u64 {
+/// Returns how long a client should wait before it reconnects.
+pub(crate) fn retry_delay(code: CloseCode, entropy: &Entropy) -> Duration {
     match code {
-        CloseCode::Draining | CloseCode::Overloaded => entropy.number_in(DRAIN_SPREAD_MS),
-        CloseCode::Moved => entropy.number_in(MOVED_SPREAD_MS),
-        code if code.allows_reconnect() => RECONNECT_DELAY_MS,
-        _ => NEVER_MS,
+        CloseCode::Draining | CloseCode::Overloaded => {
+            Duration::from_millis(entropy.number_in(DRAIN_SPREAD_MS))
+        }
+        CloseCode::Moved => Duration::from_millis(entropy.number_in(MOVED_SPREAD_MS)),
+        code if code.allows_reconnect() => RECONNECT_DELAY,
+        _ => NEVER,
     }
 }
 
-/// Returns the announcement that the connection is about to be closed, and why.
-pub(crate) fn goaway(code: CloseCode, retry_ms: u64) -> ServerEvent<'static> {
-    ServerEvent::Goaway { code, retry: Duration::from_millis(retry_ms) }
+/// Returns the announcement that the connection is about to be closed, why, and when to reconnect.
+pub(crate) fn goaway(code: CloseCode, entropy: &Entropy) -> ServerEvent<'static> {
+    ServerEvent::Goaway { code, retry: retry_delay(code, entropy) }
 }
 
 #[cfg(test)]
@@ -40,11 +42,11 @@ mod tests {
 
     #[test]
     fn clients_that_must_not_reconnect_wait_for_ever() {
-        let retry_ms = |code| retry_ms(code, &Entropy::system());
-        assert_eq!(retry_ms(CloseCode::Replaced), 2_147_483_647);
-        assert_eq!(retry_ms(CloseCode::Normal), 2_147_483_647);
-        assert_eq!(retry_ms(CloseCode::Disconnected), 1_000);
-        assert!(DRAIN_SPREAD_MS.contains(&retry_ms(CloseCode::Draining)));
-        assert!(MOVED_SPREAD_MS.contains(&retry_ms(CloseCode::Moved)));
+        let retry_ms = |code| u64::try_from(retry_delay(code, &Entropy::system()).as_millis());
+        assert_eq!(retry_ms(CloseCode::Replaced), Ok(2_147_483_647));
+        assert_eq!(retry_ms(CloseCode::Normal), Ok(2_147_483_647));
+        assert_eq!(retry_ms(CloseCode::Disconnected), Ok(1_000));
+        assert!(retry_ms(CloseCode::Draining).is_ok_and(|ms| DRAIN_SPREAD_MS.contains(&ms)));
+        assert!(retry_ms(CloseCode::Moved).is_ok_and(|ms| MOVED_SPREAD_MS.contains(&ms)));
     }
 }

@@ -129,13 +129,12 @@ impl ParkedSocket for std::net::TcpStream {
     }
 
     fn register(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()> {
-        let pollers = poller.kernel().ok_or(io::ErrorKind::Unsupported)?;
-        pollers.poller_of(number).add(&*self, number)
+        poller.of_kernel(number)?.add(&*self, number)
     }
 
     fn deregister(&mut self, poller: &AnyPoller, number: u64) {
-        if let Some(pollers) = poller.kernel() {
-            pollers.poller_of(number).remove(&*self);
+        if let Ok(poller) = poller.of_kernel(number) {
+            poller.remove(&*self);
         }
     }
 }

@@ -63,14 +63,14 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
         Self { timeout, context, handshake, stopped, at, sleep }
     }
 
-    fn poll(&mut self, task: &mut Task<'_>) -> Poll<EndReason> {
+    fn poll(&mut self, task: &mut Task<'_>) -> Poll<NotServed> {
         if self.poll_timeout(task).is_ready() {
-            return Poll::Ready(EndReason::NotServed(NotServed::Timeout));
+            return Poll::Ready(NotServed::Timeout);
         }
         if self.handshake.is_some_and(|handshake| handshake.poll_evicted(task).is_ready()) {
-            return Poll::Ready(EndReason::NotServed(self.context.eviction_reason()));
+            return Poll::Ready(self.context.eviction_reason());
         }
-        self.stopped.as_mut().poll(task).map(|()| EndReason::Draining)
+        self.stopped.as_mut().poll(task).map(|()| NotServed::Draining)
     }
 
     fn poll_timeout(&mut self, task: &mut Task<'_>) -> Poll<()> {
@@ -90,35 +90,22 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
 pub(super) fn serve_until<T>(
     mut serve: impl Future<Output = T> + Unpin,
     end: &mut ConnectionDeadline<'_, '_>,
-) -> impl Future<Output = Result<T, EndReason>> {
+) -> impl Future<Output = Result<T, NotServed>> {
     poll_fn(move |task| match Pin::new(&mut serve).poll(task) {
         Poll::Ready(served) => Poll::Ready(Ok(served)),
         Poll::Pending => end.poll(task).map(Err),
     })
 }
 
-impl From<NotServed> for EndReason {
-    fn from(error: NotServed) -> Self {
-        Self::NotServed(error)
-    }
-}
-
-/// Why a connection is no longer served.
-pub(super) enum EndReason {
-    NotServed(NotServed),
-    Draining,
-}
-
-impl EndReason {
+impl NotServed {
     pub(super) fn report(self, address: IpAddr, timeout: &RequestTimeout, context: &Context) {
         match self {
             Self::Draining => tracing::debug!("connection closed: draining"),
             // Some proxies check the server in this way, so do not report it.
-            Self::NotServed(NotServed::Proxy(BadProxyHeader::Empty)) => {}
+            Self::Proxy(BadProxyHeader::Empty) => {}
             // A client with a session need not send another request.
-            Self::NotServed(NotServed::Timeout | NotServed::ConnectionLost(_))
-                if timeout.has_session.load(Ordering::Relaxed) => {}
-            Self::NotServed(error) => context.report_refusal(&error, address),
+            Self::Timeout | Self::ConnectionLost(_) if timeout.has_session.load(Ordering::Relaxed) => {}
+            error => context.report_refusal(&error, address),
         }
     }
 }

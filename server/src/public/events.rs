@@ -31,21 +31,14 @@ pub(crate) fn accept<B>(
     if caller.origin_allowed && request.headers().get(LAST_EVENT_ID).is_some_and(|id| id == END_EVENT_ID) {
         return Err(refuse(no_content()));
     }
-    admit_stream(request, caller, services, has_ended)
-        .map_err(|refused| refuse(refused.reply(|code| send_away(code, services))))
-}
-
-fn admit_stream<B>(
-    request: &Request<B>,
-    caller: &Caller,
-    services: &Services,
-    has_ended: impl Fn() -> bool,
-) -> Result<Accepted, Refusal> {
-    services.check_origin(caller)?;
-    let (Query { wanted, channels, last }, positions) = read(request, &services.settings)
-        .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
-    let attached = services.admit(caller, wanted, &channels, has_ended)?;
-    Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, last, positions })
+    let admit = || {
+        services.check_origin(caller)?;
+        let (Query { wanted, channels, last }, positions) = read(request, &services.settings)
+            .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
+        let attached = services.admit(caller, wanted, &channels, has_ended)?;
+        Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, last, positions })
+    };
+    admit().map_err(|refusal: Refusal| refuse(refusal.reply(|code| send_away(code, services))))
 }
 
 /// Reads the query. An `EventSource` reconnects with its original query; the `Last-Event-ID` header says

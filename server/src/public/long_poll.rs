@@ -20,7 +20,7 @@ use super::deadline::RequestTimeout;
 use super::query::Query;
 use super::receive::read;
 use crate::admission::RefusalReason;
-use crate::client::{Caller, Refusal, Services, goaway, retry_ms};
+use crate::client::{Caller, Refusal, Services, goaway};
 use crate::commands::{CommandContext, carry_out};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
@@ -40,33 +40,27 @@ pub(crate) fn accept<B>(
     services: &Services,
     has_ended: impl Fn() -> bool,
 ) -> Result<Accepted, Box<Reply>> {
-    admit_poll(request, caller, services, has_ended).map_err(|refused| {
-        let reply = refused.reply(|code| send_away(code, services));
+    let admit = || {
+        services.check_origin(caller)?;
+        let kind = ConnectionKind::Poll { hold: services.sessions.settings().poll_hold };
+        let Query { mut wanted, channels, last } = Query::read(request, kind, &services.settings)
+            .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
+        if wanted.session.resume.is_none() {
+            // Respond immediately to a client without a session, so that it learns which session it has.
+            wanted.session.kind = ConnectionKind::Poll { hold: Duration::ZERO };
+        }
+        let attached = services.admit(caller, wanted, &channels, has_ended)?;
+        let headers = cors::lines(request.headers().get(ORIGIN), Cookies::Ignored);
+        // Close the connection after a request with a body. The body is not read, and its content must not be
+        // mistaken for a request that a proxy has let through.
+        let keep_alive = !has_body(request.headers()) && keeps_alive(request.version(), request.headers());
+        let is_due = !attached.recovered;
+        Ok(Accepted { attached, writer: ResponseWriter::json(), is_due, channels, last, headers, keep_alive })
+    };
+    admit().map_err(|refusal: Refusal| {
+        let reply = refusal.reply(|code| send_away(code, services));
         Box::new(finish(reply, caller, request.headers()))
     })
-}
-
-fn admit_poll<B>(
-    request: &Request<B>,
-    caller: &Caller,
-    services: &Services,
-    has_ended: impl Fn() -> bool,
-) -> Result<Accepted, Refusal> {
-    services.check_origin(caller)?;
-    let kind = ConnectionKind::Poll { hold: services.sessions.lifecycle.settings().poll_hold };
-    let Query { mut wanted, channels, last } = Query::read(request, kind, &services.settings)
-        .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
-    if wanted.session.resume.is_none() {
-        // Respond immediately to a client without a session, so that it learns which session it has.
-        wanted.session.kind = ConnectionKind::Poll { hold: Duration::ZERO };
-    }
-    let attached = services.admit(caller, wanted, &channels, has_ended)?;
-    let headers = cors::lines(request.headers().get(ORIGIN), Cookies::Ignored);
-    // Close the connection after a request with a body. The body is not read, and its content must not be
-    // mistaken for a request that a proxy has let through.
-    let keep_alive = !has_body(request.headers()) && keeps_alive(request.version(), request.headers());
-    let is_due = !attached.recovered;
-    Ok(Accepted { attached, writer: ResponseWriter::json(), is_due, channels, last, headers, keep_alive })
 }
 
 /// Executes the commands of a request. A client with a session has as much time for its next request as a new
@@ -139,7 +133,7 @@ async fn replies(body: &[u8], context: CommandContext<'_>) -> Result<JsonArray, 
         Phase::Moved => CloseCode::Moved,
         Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => return Ok(replies),
     };
-    replies.notify(&goaway(code, retry_ms(code, &services.entropy)));
+    replies.notify(&goaway(code, &services.entropy));
     Ok(replies)
 }
 
@@ -196,7 +190,7 @@ fn texts(body: &[u8]) -> Result<Vec<&str>, ApiError> {
 /// it does when a session ends.
 fn send_away(code: CloseCode, services: &Services) -> Reply {
     let mut body = JsonArray::default();
-    body.notify(&goaway(code, retry_ms(code, &services.entropy)));
+    body.notify(&goaway(code, &services.entropy));
     array(body)
 }
 

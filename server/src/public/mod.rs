@@ -101,6 +101,8 @@ enum NotServed {
     Evicted,
     #[error("out of file descriptors; raise LimitNOFILE or `ulimit -n`")]
     NoDescriptor,
+    #[error("the server is shutting down")]
+    Draining,
 }
 
 impl NotServed {
@@ -112,6 +114,7 @@ impl NotServed {
             Self::ConnectionLost(_) | Self::Http(_) => RefusalReason::Http,
             Self::Timeout => RefusalReason::HandshakeTimeout,
             Self::Evicted | Self::NoDescriptor => RefusalReason::Handshakes,
+            Self::Draining => RefusalReason::Draining,
         }
     }
 }

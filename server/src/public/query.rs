@@ -1,3 +1,6 @@
+use std::borrow::Cow;
+use std::num::ParseIntError;
+
 use encke_core::dialect::DialectName;
 use encke_core::dialect::json::Json;
 use encke_core::session::{ConnectionKind, Heartbeat};
@@ -28,15 +31,9 @@ impl Query {
         let (mut wanted, mut channels, mut last) = (admit_request(kind), Vec::new(), 0);
         for (name, value) in parameters(request.uri()) {
             match &*name {
-                "resume" => wanted.session.resume = Some(value.into_owned()),
-                "seq" => {
-                    let seq = value.parse().map_err(|_| ApiError::bad_request("seq must be a number"))?;
-                    wanted.session.seq = Some(seq);
-                }
                 "last" => {
                     last = value.parse().map_err(|_| ApiError::bad_request("last must be a number"))?;
                 }
-                "token" => wanted.token = Some(value.into_owned()),
                 "channels" => {
                     for text in value.split(',') {
                         let channel = ChannelName::new(text, settings.channel_name_bytes)
@@ -44,7 +41,8 @@ impl Query {
                         channels.push(channel);
                     }
                 }
-                _ => {}
+                _ => read_parameter(&mut wanted, &name, value)
+                    .map_err(|_| ApiError::bad_request("seq must be a number"))?,
             }
         }
         let limit = settings.max_subscriptions;
@@ -62,11 +60,8 @@ pub(crate) fn parse_query(query: &str) -> Option<(AdmitRequest, Json)> {
         (admit_request(ConnectionKind::Stream(Heartbeat::Frame)), Json::default());
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {
-            "resume" => wanted.session.resume = Some(value.into_owned()),
-            "seq" => wanted.session.seq = Some(value.parse().ok()?),
-            "token" => wanted.token = Some(value.into_owned()),
             "heartbeat" => dialect.heartbeat = heartbeat(&value)?,
-            _ => {}
+            _ => read_parameter(&mut wanted, &name, value).ok()?,
         }
     }
     wanted.session.kind = ConnectionKind::Stream(dialect.heartbeat);
@@ -76,6 +71,17 @@ pub(crate) fn parse_query(query: &str) -> Option<(AdmitRequest, Json)> {
 /// Creates the request of an anonymous client for a new session.
 fn admit_request(kind: ConnectionKind) -> AdmitRequest {
     AdmitRequest { token: None, session: SessionRequest::new(kind, DialectName::Json) }
+}
+
+/// Reads a parameter that all transports have in common. Unknown names are ignored.
+fn read_parameter(wanted: &mut AdmitRequest, name: &str, value: Cow<'_, str>) -> Result<(), ParseIntError> {
+    match name {
+        "resume" => wanted.session.resume = Some(value.into_owned()),
+        "seq" => wanted.session.seq = Some(value.parse()?),
+        "token" => wanted.token = Some(value.into_owned()),
+        _ => {}
+    }
+    Ok(())
 }
 
 fn heartbeat(value: &str) -> Option<Heartbeat> {

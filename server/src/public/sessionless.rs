@@ -102,7 +102,7 @@ impl SessionlessConnection<'_> {
                 yield_now().await;
             }
             let readable = serve_until(poll_fn(|task| socket.poll_readable(task)), end).await;
-            if let Err(ended) = readable.and_then(|readable| Ok(readable?)) {
+            if let Err(ended) = readable.flatten() {
                 if let IncomingSocket::AfterPoll(socket, _, Some(answered)) = &socket
                     && socket.unacknowledged().bytes > 0
                 {
@@ -116,7 +116,7 @@ impl SessionlessConnection<'_> {
             let mut serve = Box::pin(self.serve(socket));
             let served = serve_until(serve.as_mut(), end).await;
             drop(serve);
-            served.and_then(|served| Ok(served?)).unwrap_or_else(|ended| {
+            served.flatten().unwrap_or_else(|ended| {
                 ended.report(self.address, self.timeout, self.context);
                 None
             })

@@ -26,6 +26,7 @@ mod sync {
     pub(super) use std::sync::atomic::{AtomicU32, Ordering};
 }
 
+use std::io;
 use std::time::Duration;
 
 use encke_core::Timestamp;
@@ -64,8 +65,21 @@ pub enum AnyPoller {
 }
 
 impl AnyPoller {
-    /// Returns the pollers of the kernel's sockets, `None` in a simulation.
-    pub fn kernel(&self) -> Option<&Pollers> {
+    /// Returns the poller of the kernel's socket with this number.
+    ///
+    /// # Errors
+    /// The poller is that of a simulation.
+    pub(crate) fn of_kernel(&self, number: u64) -> io::Result<&Poller> {
+        match self {
+            Self::Kernel(pollers) => Ok(pollers.poller_of(number)),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Returns when the events being handled were reported; if several threads are busy, the earliest of
+    /// these times. `None` if all threads are waiting for events.
+    pub(crate) fn busy_since(&self) -> Option<Timestamp> {
         match self {
             Self::Kernel(pollers) => Some(pollers),
             #[cfg(feature = "simulation")]

@@ -6,8 +6,8 @@ use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, MessageKind, Me
 use encke_core::session::Phase;
 
 use super::session::{check_token, session};
-use crate::client::Services;
-use crate::client::bayeux::{refuse_with, retry_delay};
+use crate::client::bayeux::refuse_with;
+use crate::client::{Services, retry_delay};
 use crate::commands::{self, CommandContext};
 use crate::session::CommandSource;
 
@@ -85,7 +85,8 @@ pub(in crate::public) async fn carry_out(
             }
             Phase::Moved => {
                 let reply = reply_to.reply().failed_with(503, CloseCode::Moved.reason());
-                MessageReply { advice: Some(Advice::pause(retry_delay(CloseCode::Moved, services))), ..reply }
+                let retry = retry_delay(CloseCode::Moved, &services.entropy);
+                MessageReply { advice: Some(Advice::pause(retry)), ..reply }
             }
             _ => reply_to.reply().unknown_session(),
         };

@@ -18,7 +18,7 @@ use super::session::{Requester, refusal_reply, session};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, unsubscribed};
 use crate::connection::{Connection, Ending, Parkable, Socket, drive};
-use crate::public::deadline::{ConnectionDeadline, EndReason, RequestTimeout, serve_until};
+use crate::public::deadline::{ConnectionDeadline, RequestTimeout, serve_until};
 use crate::public::{Context, NotServed};
 use crate::session::{Attached, SessionHandle};
 use crate::transport::websocket::{
@@ -162,9 +162,9 @@ async fn bind_session<S: Socket>(
         let bound = pin!(read_until_session(&mut waiting, first_text, &upgrade.requester, &context));
         serve_until(bound, &mut end).await.unwrap_or_else(|end| {
             Err(Ending::Close(match end {
-                EndReason::Draining => CloseCode::Draining,
-                EndReason::NotServed(NotServed::Timeout) => CloseCode::Limit,
-                EndReason::NotServed(eviction) => {
+                NotServed::Draining => CloseCode::Draining,
+                NotServed::Timeout => CloseCode::Limit,
+                eviction => {
                     context.report_refusal(&eviction, address);
                     CloseCode::Overloaded
                 }

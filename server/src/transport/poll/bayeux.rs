@@ -30,22 +30,15 @@ pub(crate) struct ConnectResponseWriter {
     pub(crate) callback: Option<Box<str>>,
     /// Keeps the poll counted against its browser's limit until the response is written.
     pub(crate) browser: Option<BrowserPoll>,
-    /// Events taken from the session.
-    collected: CollectedEvents,
-    /// Pause that the response asks for.
-    pub(super) pause: Duration,
-}
-
-/// Events taken from the session for the response.
-#[derive(Debug, Default)]
-struct CollectedEvents {
-    /// Messages, separated by commas.
+    /// Messages taken from the session, separated by commas.
     events: Vec<u8>,
     missed: MissedEvents,
-    /// Seq of the last event.
+    /// Seq of the last event taken from the session.
     seq: Option<u64>,
     /// Whether a subscription has begun or ended.
     has_notice: bool,
+    /// Pause that the response asks for.
+    pub(super) pause: Duration,
 }
 
 impl ConnectResponseWriter {
@@ -55,7 +48,6 @@ impl ConnectResponseWriter {
         advice: Option<Advice>,
         browser: Option<BrowserPoll>,
     ) -> Self {
-        let (collected, pause) = (CollectedEvents::default(), Duration::ZERO);
         Self {
             connect,
             replies: String::new(),
@@ -63,39 +55,42 @@ impl ConnectResponseWriter {
             advice,
             callback: None,
             browser,
-            collected,
-            pause,
+            events: Vec::new(),
+            missed: MissedEvents::default(),
+            seq: None,
+            has_notice: false,
+            pause: Duration::ZERO,
         }
     }
 
     fn content(&mut self, reply: &str) -> PollResponse {
         // Release the browser's poll first: the client may poll again as soon as it has the response.
         self.browser = None;
-        let CollectedEvents { events, .. } = std::mem::take(&mut self.collected);
+        let events = std::mem::take(&mut self.events);
         let replies = std::mem::take(&mut self.replies);
         array_response(&[&events, replies.as_bytes(), reply.as_bytes()], self.callback.as_deref())
     }
 
     /// Records an event that the reply reports.
     pub(super) fn record(&mut self, event: &ServerEvent<'_>) {
-        self.collected.missed.record(event);
+        self.missed.record(event);
     }
 
     pub(super) fn has_messages(&self) -> bool {
-        self.collected.seq.is_some() || self.collected.has_notice
+        self.seq.is_some() || self.has_notice
     }
 
     pub(super) fn discard_messages(&mut self) {
-        self.collected.events.clear();
-        self.collected.missed.discard_resendable();
-        (self.collected.seq, self.collected.has_notice) = (None, false);
+        self.events.clear();
+        self.missed.discard_resendable();
+        (self.seq, self.has_notice) = (None, false);
     }
 
     pub(super) fn respond(&mut self, attachment: &Attachment) -> PollResponse {
         let advice = self.advice.or_else(|| end_pause_advice(&attachment.session));
         self.pause = advice.and_then(|advice| advice.interval).unwrap_or_default();
-        let ack = self.acknowledged.map(|before| Ack::UpTo(self.collected.seq.unwrap_or(before)));
-        let ext = Extensions { ack, encke: EnckeExtension(Some(&self.collected.missed)) };
+        let ack = self.acknowledged.map(|before| Ack::UpTo(self.seq.unwrap_or(before)));
+        let ext = Extensions { ack, encke: EnckeExtension(Some(&self.missed)) };
         let reply = MessageReply { advice, ext, ..self.connect.reply().succeeded() }.to_json();
         self.content(&reply)
     }
@@ -109,22 +104,22 @@ impl ConnectResponseWriter {
 
 impl DeliveryWriter for ConnectResponseWriter {
     fn len(&self) -> usize {
-        self.collected.events.len()
+        self.events.len()
     }
 
     fn message(&mut self, seq: u64, channel: &Channel, _: u64, message: &LogMessage) {
-        append_event(channel, message, &mut self.collected.events);
-        self.collected.seq = Some(seq);
+        append_event(channel, message, &mut self.events);
+        self.seq = Some(seq);
     }
 
     fn gap(&mut self, seq: u64, _: &Channel, gap: &ServerEvent<'_>, _: Option<u64>) {
-        self.collected.missed.record(gap);
-        self.collected.seq = Some(seq);
+        self.missed.record(gap);
+        self.seq = Some(seq);
     }
 
     fn notice(&mut self, _: u64, notice: &ServerEvent<'_>) {
-        self.collected.missed.record(notice);
-        self.collected.has_notice = true;
+        self.missed.record(notice);
+        self.has_notice = true;
     }
 }
 

@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use super::bayeux::ConnectResponseWriter;
 use super::response::{JsonArray, PollResponse};
 use crate::channel::LogMessage;
-use crate::client::{Attachment, goaway, hello, retry_ms, unsubscribed};
+use crate::client::{Attachment, goaway, hello, unsubscribed};
 use crate::connection::RefusedChannel;
 use crate::session::{Channel, DeliveryWriter};
 
@@ -100,7 +100,7 @@ impl ResponseWriter {
     pub(super) fn respond_closed(&mut self, code: CloseCode, attachment: &Attachment) -> PollResponse {
         match self {
             Self::Json { array, .. } => {
-                array.notify(&goaway(code, retry_ms(code, &attachment.services.entropy)));
+                array.notify(&goaway(code, &attachment.services.entropy));
                 array.take_response()
             }
             Self::Bayeux(writer) => writer.respond_closed(code, attachment),

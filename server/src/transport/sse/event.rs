@@ -10,7 +10,7 @@ use encke_core::encodings::CachedDialect;
 
 use super::positions::Positions;
 use crate::channel::LogMessage;
-use crate::client::{goaway, retry_ms};
+use crate::client::retry_delay;
 use crate::entropy::Entropy;
 use crate::session::{Channel, DeliveryWriter};
 use crate::transport::pattern_origin::pattern_origin;
@@ -59,12 +59,12 @@ pub(super) fn write_heartbeat(out: &mut Vec<u8>) {
 
 /// Writes the last event of a stream: why the stream ends, and when to reconnect.
 pub(crate) fn write_farewell(out: &mut Vec<u8>, code: CloseCode, entropy: &Entropy) {
-    let retry = retry_ms(code, entropy);
-    write!(out, "retry: {retry}\n\n").expect("writing to a Vec cannot fail");
+    let retry = retry_delay(code, entropy);
+    write!(out, "retry: {}\n\n", retry.as_millis()).expect("writing to a Vec cannot fail");
     if !code.allows_reconnect() {
         writeln!(out, "id: {END_EVENT_ID}").expect("writing to a Vec cannot fail");
     }
-    Json::default().notify(&goaway(code, retry), &mut PlainEvents(out));
+    Json::default().notify(&ServerEvent::Goaway { code, retry }, &mut PlainEvents(out));
 }
 
 /// Writes events without ids.

@@ -9,7 +9,7 @@ use encke_core::session::ConnectionInput;
 use super::dialect::WebSocketDialect;
 use super::frame::{Frames, write_ping};
 use crate::channel::LogMessage;
-use crate::client::{Services, goaway, retry_ms};
+use crate::client::{Services, goaway};
 use crate::commands::{CommandHandler, Commands};
 use crate::connection::{End, Ending, Handled, Link, Protocol, Socket};
 use crate::session::{
@@ -195,7 +195,7 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
         let mut frames = Frames(out);
         // Say when to reconnect, if the client has to wait.
         if matches!(code, CloseCode::Draining | CloseCode::Moved | CloseCode::Overloaded) {
-            D::Dialect::default().notify(&goaway(code, retry_ms(code, &services.entropy)), &mut frames);
+            D::Dialect::default().notify(&goaway(code, &services.entropy), &mut frames);
         }
         frames.close(code);
     }
