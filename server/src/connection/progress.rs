@@ -93,7 +93,7 @@ impl PingProgress {
         attachment: &Attachment,
     ) -> Result<PingFate, TooSlow> {
         let services = &attachment.services;
-        let pong_timeout = services.sessions.settings().pong_timeout;
+        let pong_timeout = services.sessions.lifecycle.settings().pong_timeout;
         if socket.socket.has_unread_bytes() {
             attachment.note_received();
             return Ok(PingFate::Answered);

@@ -42,7 +42,7 @@ pub(crate) fn accept<B>(
 ) -> Result<Accepted, Box<Reply>> {
     let admit = || {
         services.check_origin(caller)?;
-        let kind = ConnectionKind::Poll { hold: services.sessions.settings().poll_hold };
+        let kind = ConnectionKind::Poll { hold: services.sessions.lifecycle.settings().poll_hold };
         let Query { mut wanted, channels, last } = Query::read(request, kind, &services.settings)
             .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
         if wanted.session.resume.is_none() {

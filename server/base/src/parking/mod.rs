@@ -69,7 +69,7 @@ impl AnyPoller {
     ///
     /// # Errors
     /// The poller is that of a simulation.
-    pub(crate) fn of_kernel(&self, number: u64) -> io::Result<&Poller> {
+    pub fn of_kernel(&self, number: u64) -> io::Result<&Poller> {
         match self {
             Self::Kernel(pollers) => Ok(pollers.poller_of(number)),
             #[cfg(feature = "simulation")]
@@ -79,17 +79,11 @@ impl AnyPoller {
 
     /// Returns when the events being handled were reported; if several threads are busy, the earliest of
     /// these times. `None` if all threads are waiting for events.
-    pub(crate) fn busy_since(&self) -> Option<Timestamp> {
+    pub fn busy_since(&self) -> Option<Timestamp> {
         match self {
-            Self::Kernel(pollers) => Some(pollers),
+            Self::Kernel(pollers) => pollers.busy_since(),
             #[cfg(feature = "simulation")]
             Self::Simulated(_) => None,
         }
-    }
-
-    /// Returns when the events being handled were reported; if several threads are busy, the earliest of
-    /// these times. `None` if all threads are waiting for events.
-    pub fn busy_since(&self) -> Option<Timestamp> {
-        self.kernel()?.busy_since()
     }
 }

@@ -73,7 +73,11 @@ impl UnconfirmedAnswer {
 
     /// Reports to the session that the client may not have received the answer.
     pub(crate) fn report_lost(&self, services: &Services) {
-        services.sessions.handle_connection(&self.session, self.connection, ConnectionInput::AnswerLost);
+        services.sessions.lifecycle.handle_connection(
+            &self.session,
+            self.connection,
+            ConnectionInput::AnswerLost,
+        );
     }
 }
 
