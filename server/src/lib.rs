@@ -38,18 +38,15 @@ mod commands;
 pub mod config;
 mod connection;
 pub mod events;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 mod http;
 mod issuer;
-pub mod proxies;
 mod public;
 mod reminders;
 mod server;
 mod session;
-#[cfg(feature = "simulation")]
-pub mod simulation;
 pub mod snapshot;
+#[cfg(any(feature = "fuzzing", feature = "simulation"))]
+pub mod testing;
 mod transport;
 
 #[cfg(all(test, feature = "simulation"))]
@@ -61,6 +58,7 @@ pub use admin::LogLinesDropped;
 pub use encke_base::process::systemd;
 pub use encke_base::tls;
 pub use encke_broker::engine::EvictsKeys;
+pub use http::proxies;
 #[doc(hidden)]
 pub use server::documented;
 pub use server::{ListenError, Listeners, Server, StartError};

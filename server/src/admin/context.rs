@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::busiest::BusiestCache;
 use super::live::Live;
-use super::public_url::PublicUrl;
 use crate::admission::Handshakes;
 use crate::client;
+use crate::http::public_url::PublicUrl;
 use crate::metrics::{ProcessView, Readings};
 use crate::tls::Tls;
 

@@ -8,7 +8,6 @@ mod context;
 mod guards;
 pub(crate) mod live;
 mod page;
-mod public_url;
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -42,7 +41,6 @@ pub(crate) use api::metrics_text;
 pub(crate) use busiest::BusiestCache;
 pub use context::LogLinesDropped;
 pub(crate) use context::{Context, PublicListener, TimerSettings};
-pub(crate) use public_url::PublicUrl;
 
 /// How much larger than the longest message a request body may be, to allow for the channel names of a
 /// broadcast and other fields.

@@ -8,7 +8,6 @@ use encke_timeouts::Timeouts;
 use strum::{EnumCount, EnumMessage, IntoStaticStr, VariantArray};
 
 use super::LogThrottle;
-use crate::auth::AuthError;
 use crate::metrics::Metrics;
 
 /// Why a connection got no session. The name is a label in metrics and a field in logs.
@@ -74,22 +73,6 @@ pub enum RefusalReason {
     Tls,
     /// The request is not valid HTTP, or was incomplete.
     Http,
-}
-
-impl From<&AuthError> for RefusalReason {
-    fn from(error: &AuthError) -> Self {
-        match error {
-            AuthError::Missing => Self::TokenMissing,
-            AuthError::Malformed => Self::TokenMalformed,
-            AuthError::UnknownKey | AuthError::MissingKid => Self::TokenKey,
-            AuthError::WrongAlgorithm => Self::TokenAlgorithm,
-            AuthError::BadSignature => Self::TokenSignature,
-            AuthError::Expired => Self::TokenExpired,
-            AuthError::Revoked => Self::TokenRevoked,
-            AuthError::NotYetValid => Self::TokenNotYetValid,
-            AuthError::BadClaim { .. } => Self::TokenClaim,
-        }
-    }
 }
 
 /// Counts refusals, and logs at most one per second for each reason.

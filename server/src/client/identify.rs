@@ -94,7 +94,17 @@ impl IdentifyError {
         match self {
             Self::TooManyBadSignatures => RefusalReason::TooManyBadSignatures,
             Self::KeysPending => RefusalReason::IssuerKeys,
-            Self::BadToken(error) => RefusalReason::from(&error),
+            Self::BadToken(error) => match error {
+                AuthError::Missing => RefusalReason::TokenMissing,
+                AuthError::Malformed => RefusalReason::TokenMalformed,
+                AuthError::UnknownKey | AuthError::MissingKid => RefusalReason::TokenKey,
+                AuthError::WrongAlgorithm => RefusalReason::TokenAlgorithm,
+                AuthError::BadSignature => RefusalReason::TokenSignature,
+                AuthError::Expired => RefusalReason::TokenExpired,
+                AuthError::Revoked => RefusalReason::TokenRevoked,
+                AuthError::NotYetValid => RefusalReason::TokenNotYetValid,
+                AuthError::BadClaim { .. } => RefusalReason::TokenClaim,
+            },
         }
     }
 }

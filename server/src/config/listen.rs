@@ -10,10 +10,10 @@ use super::error::ConfigError;
 use super::types::ListenerKind;
 use super::units::{DurationOrOff, Parsed, optional};
 use super::validator::Validator;
-use crate::admin::PublicUrl;
 use crate::auth::Auth;
 use crate::backend::BackendSettings;
-use crate::proxies::{ForwardedHeader, Proxies};
+use crate::http::proxies::{ForwardedHeader, Proxies};
+use crate::http::public_url::PublicUrl;
 
 #[derive(Deserialize)]
 pub(super) struct RawListen {

@@ -9,14 +9,14 @@ use serde::Deserialize;
 
 use super::limits::Limits;
 use super::units::{duration, limit};
-use crate::admin::PublicUrl;
 use crate::auth::Auth;
 use crate::backend::BackendSettings;
 use crate::channel::{LogLimits, Namespace};
 use crate::engine::RedisSettings;
 use crate::events::WebhookSettings;
+use crate::http::proxies::Proxies;
+use crate::http::public_url::PublicUrl;
 use crate::issuer::IssuerSettings;
-use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
 use crate::tls::Tls;
 use crate::trace::TraceSettings;

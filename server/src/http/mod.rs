@@ -1,10 +1,12 @@
 //! HTTP for both listeners: accepting connections, reading bodies, creating responses, and serving embedded
-//! files.
+//! files; addresses of clients behind proxies.
 
 mod accept;
 pub(crate) mod body;
 mod embedded;
 mod error_code;
+pub mod proxies;
+pub(crate) mod public_url;
 pub(crate) mod reply;
 pub(crate) mod request;
 mod timed_writes;

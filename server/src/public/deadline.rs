@@ -10,7 +10,7 @@ use tokio_util::sync::WaitForCancellationFuture;
 
 use super::{Context, NotServed};
 use crate::admission::Handshake;
-use crate::proxies::BadProxyHeader;
+use crate::http::proxies::BadProxyHeader;
 
 /// Time limit for a client's next request.
 pub(super) struct RequestTimeout {

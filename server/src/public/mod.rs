@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Handshakes, OpenConnections, Permit, Permits, RefusalReason};
 use crate::client;
-use crate::proxies::{BadProxyHeader, Proxies};
+use crate::http::proxies::{BadProxyHeader, Proxies};
 use crate::tls::Tls;
 pub(crate) use bayeux::BayeuxEndpoint;
 #[cfg(feature = "simulation")]

@@ -18,8 +18,8 @@ use super::{Context, NotServed};
 use crate::admission::OpenConnection;
 use crate::connection::{self, Socket, TcpSocket};
 use crate::http::MAX_HEAD_BYTES;
+use crate::http::proxies::read_source;
 use crate::locks::Mutex;
-use crate::proxies::read_source;
 use crate::transport::poll::UnconfirmedAnswer;
 
 /// A socket on which requests may arrive.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::ServerMessage;
 use encke_server::config::{Config, Settings};
-use encke_server::simulation::ServerTotals;
+use encke_server::testing::simulation::ServerTotals;
 
 use crate::expected::{AnswerChecker, ExpectedEnd, ExpectedStream, MAX_MESSAGE};
 use crate::memory_socket::MemorySocket;

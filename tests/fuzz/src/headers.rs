@@ -1,7 +1,7 @@
 //! Fuzzes the query of a request, and the headers that decide whether the request is accepted.
 
 use encke_server::auth::{Hosts, Origins};
-use encke_server::fuzzing;
+use encke_server::testing::fuzzing;
 
 use crate::pages::{is_safe_from_rebinding, may_connect, without_port};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use encke_server::simulation::SimulatedSocket;
+use encke_server::testing::simulation::SimulatedSocket;
 use encke_sys::Unacknowledged;
 use parking_lot::Mutex;
 

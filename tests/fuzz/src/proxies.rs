@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use encke_server::fuzzing::{self, ProxyHeaderOutcome};
 use encke_server::proxies::{ForwardedHeader, Proxies};
+use encke_server::testing::fuzzing::{self, ProxyHeaderOutcome};
 
 use crate::pieces::cut;
 

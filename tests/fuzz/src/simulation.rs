@@ -8,7 +8,7 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_server::config::Config;
 use encke_server::events::NoHooks;
-use encke_server::simulation::{Parameters, SimulatedEngine, SimulatedServer, Task};
+use encke_server::testing::simulation::{Parameters, SimulatedEngine, SimulatedServer, Task};
 use encke_timeouts::clock::{SimulatedTime, UnixTime};
 use parking_lot::Mutex;
 

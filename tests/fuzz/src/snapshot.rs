@@ -9,7 +9,7 @@ use encke_core::session::{
     Attach, ConnectionId, ConnectionInput, ConnectionKind, DeliveryMode, Heartbeat, Input, MAX_OFFSET,
     Outbox, Outputs, Phase, Session, SessionRecord, SessionTimeouts, StepContext,
 };
-use encke_server::fuzzing::{rewritten_snapshot, snapshot_of};
+use encke_server::testing::fuzzing::{rewritten_snapshot, snapshot_of};
 
 /// Capacity of the replay ring.
 const MAX_UNACKED: usize = 64;

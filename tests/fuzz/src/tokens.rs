@@ -1,7 +1,7 @@
 //! Fuzzes resume tokens and event ids. A parsed value must parse to the same value after it is written.
 
 use encke_server::SessionId;
-use encke_server::fuzzing::{self, EventId};
+use encke_server::testing::fuzzing::{self, EventId};
 
 /// Checks a resume token or an event id from a client.
 ///

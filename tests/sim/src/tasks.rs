@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use encke_server::simulation::Task;
+use encke_server::testing::simulation::Task;
 use parking_lot::Mutex;
 
 use crate::schedule::ConnectionNumber;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use encke_server::simulation::SimulatedServer;
+use encke_server::testing::simulation::SimulatedServer;
 
 use crate::redis::Redis;
 

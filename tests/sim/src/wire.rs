@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use encke_server::simulation::SimulatedSocket;
+use encke_server::testing::simulation::SimulatedSocket;
 use encke_sys::Unacknowledged;
 use parking_lot::{Mutex, MutexGuard};
 

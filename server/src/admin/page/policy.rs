@@ -1,7 +1,7 @@
 use hyper::header::{HOST, HeaderMap, HeaderValue};
 
 use crate::admin::context::PublicListener;
-use crate::admin::public_url::{origins, plain_host};
+use crate::http::public_url::{origins, plain_host};
 
 /// Returns the content security policy of the dashboard's pages: they may run their own scripts, and connect
 /// to their own origin and to the public listener.

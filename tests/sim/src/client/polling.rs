@@ -1,7 +1,7 @@
 //! Long-polling clients: they send one request after another, each of which the server holds until it has
 //! something to send.
 
-use encke_server::simulation::{ConnectRequest, HeldPoll};
+use encke_server::testing::simulation::{ConnectRequest, HeldPoll};
 use rand::RngExt;
 use serde_json::value::RawValue;
 

@@ -1,7 +1,7 @@
 //! Commands in separate requests, sent while a poll or an event stream is open, or between polls.
 
 use encke_core::dialect::json::ServerMessage;
-use encke_server::simulation::HttpResponse;
+use encke_server::testing::simulation::HttpResponse;
 use rand::RngExt;
 use serde_json::value::RawValue;
 

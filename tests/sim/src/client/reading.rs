@@ -164,7 +164,7 @@ impl Simulation {
         take: impl FnOnce(
             &mut SessionModel,
             &crate::truth::Truth,
-            &encke_server::simulation::SimulatedServer,
+            &encke_server::testing::simulation::SimulatedServer,
         ) -> Result<(), String>,
     ) {
         let it = &mut self.clients[client as usize];

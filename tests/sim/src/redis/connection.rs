@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::task::{Context, Poll, Waker};
 
-use encke_server::simulation::SimulatedSocket;
+use encke_server::testing::simulation::SimulatedSocket;
 use encke_sys::Unacknowledged;
 
 use super::resp::RespValue;

@@ -1,7 +1,7 @@
 //! Invariants of Bayeux clients.
 
 use encke_core::session::Deadline;
-use encke_server::simulation::SessionView;
+use encke_server::testing::simulation::SessionView;
 
 use super::Simulation;
 use super::polls::LastPoll;

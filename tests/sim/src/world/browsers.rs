@@ -1,6 +1,6 @@
 //! Checks the number of held requests per browser: as many as the server allows, and no more.
 
-use encke_server::simulation::AcceptedConnect;
+use encke_server::testing::simulation::AcceptedConnect;
 
 use super::Simulation;
 use crate::client::BayeuxReply;

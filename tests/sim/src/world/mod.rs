@@ -19,7 +19,7 @@ use browsers::{BrowserPoll, HeldConnect};
 use encke_core::session::LifecycleEvent;
 use encke_server::SessionId;
 use encke_server::events::Hooks;
-use encke_server::simulation::{HttpResponse, SimulatedServer};
+use encke_server::testing::simulation::{HttpResponse, SimulatedServer};
 use encke_timeouts::clock::{SimulatedTime, UnixTime};
 use parking_lot::Mutex;
 use polls::LastPoll;

@@ -47,7 +47,7 @@ impl Simulation {
         self.serve(number, task);
     }
 
-    pub(crate) fn serve(&mut self, number: ConnectionNumber, task: encke_server::simulation::Task) {
+    pub(crate) fn serve(&mut self, number: ConnectionNumber, task: encke_server::testing::simulation::Task) {
         let task = self.tasks.spawn(task);
         self.now_serves(task, TaskSubject::Connection(number));
         self.connection_mut(number).expect("a new connection").task = Some(task);

@@ -5,7 +5,7 @@ use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
 use encke_core::session::{Deadline, LifecycleEvent, Transition};
 use encke_server::SessionId;
-use encke_server::simulation::SessionView;
+use encke_server::testing::simulation::SessionView;
 
 use super::Simulation;
 use crate::schedule::ConnectionNumber;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::session::Deadline;
-use encke_server::simulation::{
+use encke_server::testing::simulation::{
     ChannelView, Parameters, RestoreResult, SessionView, SimulatedEngine, SimulatedServer,
 };
 use encke_timeouts::clock::SimulatedTime;

@@ -1,6 +1,6 @@
 //! Commands other than `/meta/connect`: handshakes, and messages sent while a poll is held or between polls.
 
-use encke_server::simulation::{HttpResponse, SimulatedServer};
+use encke_server::testing::simulation::{HttpResponse, SimulatedServer};
 use rand::RngExt;
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use encke_server::simulation::ConnectRequest;
+use encke_server::testing::simulation::ConnectRequest;
 use rand::RngExt;
 use serde_json::json;
 

@@ -22,7 +22,7 @@ use {
 
 use crate::auth::{self, Hosts};
 use crate::client::AdmitRequest;
-use crate::proxies::{Proxies, ProxyHeader};
+use crate::http::proxies::{Proxies, ProxyHeader};
 use crate::public::parse_query;
 use crate::session::ResumeToken;
 use crate::session::SessionRequest;
