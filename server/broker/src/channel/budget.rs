@@ -7,7 +7,7 @@ use encke_base::locks::{Mutex, level};
 use encke_base::quota::QuotaOwner;
 use encke_core::Timestamp;
 
-use super::state::{Channel, SizeChange};
+use super::log::SizeChange;
 
 /// How long a new message is protected from eviction, provided that older messages can be dropped instead.
 const GRACE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
@@ -20,16 +20,17 @@ const MAX_CREATORS_EXAMINED: usize = 64;
 
 /// Memory budget for all logs. Bytes shared by several logs count once. When the budget is exceeded, messages
 /// are dropped from the logs of the creator that uses the most memory; amounts that differ by less than a
-/// factor of two may count as equal. Logs created by the admin API lose messages last.
+/// factor of two may count as equal. Logs created by the admin API lose messages last. `L` is the type of a
+/// log.
 #[derive(Debug)]
-pub(super) struct Budget<S> {
+pub(super) struct Budget<L> {
     bytes: AtomicIsize,
     limit: usize,
     /// Accounts that use any memory, by size class. Locked when an account changes its class.
-    by_class: Mutex<ByClass<S>, level::LogBudget>,
+    by_class: Mutex<ByClass<L>, level::LogBudget>,
 }
 
-type ByClass<S> = BTreeMap<(u32, QuotaOwner), Arc<CreatorAccount<S>>>;
+type ByClass<L> = BTreeMap<(u32, QuotaOwner), Arc<CreatorAccount<L>>>;
 
 /// Account of one creator: its channels and the memory that their logs use. Bytes shared by several of its
 /// logs count for each of them.
@@ -39,7 +40,7 @@ type ByClass<S> = BTreeMap<(u32, QuotaOwner), Arc<CreatorAccount<S>>>;
 /// only ever replaced by a younger one. Therefore, the first log in the order either has the oldest message
 /// of all, or gets a new key.
 #[derive(Debug)]
-pub(super) struct CreatorAccount<S> {
+pub(super) struct CreatorAccount<L> {
     creator: QuotaOwner,
     /// Number of channels. Changed only while the channel table is locked.
     pub(super) channels: AtomicUsize,
@@ -47,14 +48,14 @@ pub(super) struct CreatorAccount<S> {
     /// Size class: 0 if no memory is used, otherwise one more than the binary logarithm of the bytes (1 for
     /// the operator). Coarse, so that a publish rarely changes it.
     class: AtomicU32,
-    order: Mutex<BTreeMap<AgeKey, Weak<Channel<S>>>, level::LogAges>,
+    order: Mutex<BTreeMap<AgeKey, Weak<L>>, level::LogAges>,
 }
 
 /// Sort key of a log: the publish time of its oldest message, and the channel's number, which makes the key
 /// unique.
 pub(super) type AgeKey = (Timestamp, u64);
 
-impl<S> CreatorAccount<S> {
+impl<L> CreatorAccount<L> {
     pub(super) fn new(creator: QuotaOwner) -> Arc<Self> {
         Arc::new(Self {
             creator,
@@ -69,8 +70,8 @@ impl<S> CreatorAccount<S> {
         &self.creator
     }
 
-    pub(super) fn list(&self, age_key: AgeKey, channel: Weak<Channel<S>>) {
-        self.order.lock().insert(age_key, channel);
+    pub(super) fn list(&self, age_key: AgeKey, log: Weak<L>) {
+        self.order.lock().insert(age_key, log);
     }
 
     pub(super) fn unlist(&self, age_key: AgeKey) {
@@ -79,14 +80,14 @@ impl<S> CreatorAccount<S> {
 
     /// Returns the log that may contain the account's oldest message, if that message was published before
     /// `cutoff`.
-    fn oldest(&self, cutoff: Timestamp) -> Option<Arc<Channel<S>>> {
+    fn oldest(&self, cutoff: Timestamp) -> Option<Arc<L>> {
         let mut order = self.order.lock();
-        while let Some((age_key, channel)) = order.first_key_value() {
+        while let Some((age_key, log)) = order.first_key_value() {
             if age_key.0 >= cutoff {
                 return None;
             }
-            if let Some(channel) = channel.upgrade() {
-                return Some(channel);
+            if let Some(log) = log.upgrade() {
+                return Some(log);
             }
             let age_key = *age_key;
             order.remove(&age_key);
@@ -102,7 +103,7 @@ impl<S> CreatorAccount<S> {
     }
 }
 
-impl<S> Budget<S> {
+impl<L> Budget<L> {
     pub(super) fn new(limit: usize) -> Self {
         Self { bytes: AtomicIsize::new(0), limit, by_class: Mutex::default() }
     }
@@ -119,7 +120,7 @@ impl<S> Budget<S> {
 
     /// Updates the sizes after a log has grown or shrunk. Must be called while the log is locked, so that the
     /// total never reflects a shrink before the growth that preceded it.
-    pub(super) fn update(&self, account: &Arc<CreatorAccount<S>>, SizeChange { before, after }: SizeChange) {
+    pub(super) fn update(&self, account: &Arc<CreatorAccount<L>>, SizeChange { before, after }: SizeChange) {
         self.bytes.fetch_add(after.added - before.added, Ordering::Relaxed);
         if after.bytes >= before.bytes {
             account.bytes.fetch_add(after.bytes - before.bytes, Ordering::Relaxed);
@@ -133,7 +134,7 @@ impl<S> Budget<S> {
 
     /// Moves an account to its current size class. The class is recomputed while holding the lock, since
     /// another log of the same creator may have changed in the meantime.
-    fn reclass(&self, account: &Arc<CreatorAccount<S>>) {
+    fn reclass(&self, account: &Arc<CreatorAccount<L>>) {
         let mut by_class = self.by_class.lock();
         let class = account.class_now();
         let before = account.class.swap(class, Ordering::Relaxed);
@@ -148,7 +149,7 @@ impl<S> Budget<S> {
     ///
     /// Readers get some time to fetch new messages: a creator without older messages is skipped if there are
     /// others, unless it has a large share. A fast publisher can thus not displace everyone else's messages.
-    pub(super) fn log_to_trim(&self, now: Timestamp) -> Option<Arc<Channel<S>>> {
+    pub(super) fn log_to_trim(&self, now: Timestamp) -> Option<Arc<L>> {
         if self.bytes() <= self.limit {
             return None;
         }

@@ -12,7 +12,7 @@ use encke_core::Timestamp;
 use super::channels::Channels;
 use super::name::ChannelName;
 use super::state::{Channel, ChannelView};
-use super::subscribers::Subscriber;
+use super::subscriber::Subscriber;
 
 /// Maximum number of channels reported for each property.
 pub const MAX_BUSIEST: usize = 100;

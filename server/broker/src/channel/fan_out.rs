@@ -16,7 +16,8 @@ use arrayvec::ArrayVec;
 use encke_base::executor::{Executor, WorkSharing, yield_now};
 
 use super::state::Channel;
-use super::subscribers::{Notification, Subscriber};
+use super::subscriber::Subscriber;
+use super::subscribers::Notification;
 
 /// Maximum number of subscribers to scan for waiting ones before the lock is released.
 const MAX_EXAMINED: usize = 4096;

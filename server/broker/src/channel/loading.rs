@@ -16,8 +16,8 @@ use super::epoch::LogEpoch;
 use super::guard::ChannelGuard;
 use super::log::ChannelLog;
 use super::message::LogMessage;
-use super::state::{Channel, SizeChange};
-use super::subscribers::Subscriber;
+use super::state::Channel;
+use super::subscriber::Subscriber;
 
 /// A message of a log, as retrieved from the engine.
 #[derive(Debug)]
@@ -30,6 +30,15 @@ pub(crate) struct LoadedMessage<'a> {
 }
 
 impl<S: Subscriber> Channels<S> {
+    /// Marks the log's initial contents as complete.
+    pub(crate) fn finish_loading(&self, channel: &Arc<Channel<S>>) {
+        let was_loading = std::mem::take(&mut channel.state.lock().is_loading);
+        // Wake the subscribers restored from an earlier process, which are waiting for the log.
+        if was_loading {
+            self.appender.wake_all(channel);
+        }
+    }
+
     /// Starts a new epoch for each of these logs. Their subscribers receive a gap.
     pub fn reset_epoch<'a>(self: &Arc<Self>, restored: impl IntoIterator<Item = &'a Arc<Channel<S>>>) {
         for old in restored {
@@ -54,8 +63,8 @@ impl<S: Subscriber> Channels<S> {
         self: &Arc<Self>,
         channel: &Arc<Channel<S>>,
     ) -> Option<ChannelGuard<S>> {
-        if self.retire(channel, |state| state.subscribers.len() == 0) {
-            self.remove_from_table(channel);
+        if self.retention().retire(channel, |state| state.subscribers.len() == 0) {
+            self.table().remove(channel);
             return None;
         }
         self.acquire_existing(Arc::clone(channel)).ok()
@@ -69,7 +78,7 @@ impl<S: Subscriber> Channels<S> {
         messages: impl Iterator<Item = LoadedMessage<'a>>,
         last: u64,
     ) {
-        let now = self.timeouts.clock().now();
+        let now = self.retention().now();
         let known = channel.last_offset();
         let mut log = ChannelLog::default();
         for LoadedMessage { offset, age, content } in messages {
@@ -84,29 +93,23 @@ impl<S: Subscriber> Channels<S> {
                         channel: channel.name().as_str(),
                         epoch: channel.epoch(),
                         offset,
-                        at_ms: self.publish_time_ms(channel.name().as_str(), &content),
+                        at_ms: self.appender.publish_time_ms(channel.name().as_str(), &content),
                         content: &content,
                     };
                     let at = now.before(age).unwrap_or(Timestamp::from_nanos(0));
-                    log.append(at, LogMessage::Own(Encodings::new(&message)), true, self.log_limits(channel));
+                    log.append(
+                        at,
+                        LogMessage::Own(Encodings::new(&message)),
+                        true,
+                        self.retention().log_limits(channel),
+                    );
                 }
             }
         }
         if last.max(known) > log.bounds().last {
             log.skip_to(last.max(known));
         }
-        let action = {
-            let mut state = channel.state.lock();
-            if self.is_closed() || state.retired {
-                return;
-            }
-            let before = std::mem::replace(&mut state.log, log).size();
-            self.budget.update(channel.account(), SizeChange { before, after: state.log.size() });
-            channel.unlist_by_age(&mut state);
-            channel.list_by_age(&mut state);
-            self.request_age(channel, &state)
-        };
-        self.timeouts.carry_out(&channel.timer, action);
-        self.enforce_budget(now);
+        self.retention().install(channel, log, || self.is_closed());
+        self.retention().enforce_budget(now);
     }
 }

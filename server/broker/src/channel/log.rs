@@ -3,8 +3,8 @@ use std::collections::VecDeque;
 use encke_core::Timestamp;
 use encke_core::session::outbox::LogBounds;
 
-use super::channels::LogLimits;
 use super::message::LogMessage;
+use super::namespaces::LogLimits;
 use super::publish_ids::{PublishId, RecentPublishIds};
 
 /// The most recent messages of a channel, oldest first, with consecutive offsets that start at 1.
@@ -27,6 +27,13 @@ pub(super) struct LogSize {
     /// Contribution to the total of all logs, in which shared bytes count once. Negative if this log was the
     /// last to drop bytes that were accounted to another.
     pub(super) added: isize,
+}
+
+/// Size of a log before and after a change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SizeChange {
+    pub(super) before: LogSize,
+    pub(super) after: LogSize,
 }
 
 #[derive(Debug)]

@@ -10,6 +10,7 @@
 //! Channels know their subscribers only through the [`Subscriber`] trait. An [engine](crate::engine), outside
 //! this module, decides what is appended.
 
+mod append;
 mod budget;
 mod busiest;
 mod channels;
@@ -17,8 +18,8 @@ mod epoch;
 mod fan_out;
 mod feed;
 mod guard;
+mod history;
 mod idle;
-mod listing;
 mod loading;
 mod log;
 mod message;
@@ -30,34 +31,39 @@ mod presence;
 mod publish;
 mod publish_ids;
 mod record;
+mod replace;
+mod retention;
 mod snapshot;
 mod state;
+mod subscriber;
 mod subscribers;
 mod sweep;
-mod trim;
+mod table;
 
 pub use busiest::{Busiest, BusyChannel, Busyness, MAX_BUSIEST};
-pub use channels::LogLimits;
-pub use channels::{Channels, PublishError, Published, TooManyChannels};
+pub use channels::Channels;
 pub(crate) use epoch::LogEpoch;
 pub use epoch::new_epoch;
 pub(crate) use feed::FeedOutcome;
 pub use guard::ChannelGuard;
+pub use history::{HistoryMessage, HistoryPart};
 pub(crate) use loading::LoadedMessage;
 pub use message::{LogMessage, Origin};
 pub use name::{ChannelName, InvalidChannelName};
-pub use namespaces::Namespaces;
-pub use namespaces::{ChannelRules, Namespace};
+pub use namespaces::{ChannelRules, LogLimits, Namespace, Namespaces};
 pub use occupancy::{Occupancy, OccupancySink};
 pub use pattern::overlap;
 pub(crate) use presence::PresencePage;
 pub use presence::{Member, MemberPhase};
+pub use publish::{PublishError, Published};
 pub(crate) use publish_ids::MAX_PUBLISH_IDS;
 pub use publish_ids::{PublishId, Publisher};
 pub use record::LogRecord;
 pub use snapshot::{LogsWritten, RestoredLogs};
-pub use state::{Channel, ChannelView, HistoryMessage, HistoryPart, Retired};
-pub use subscribers::{Subscriber, SubscriberKey};
+pub use state::{Channel, ChannelView, Retired};
+pub use subscriber::Subscriber;
+pub use subscribers::SubscriberKey;
+pub use table::TooManyChannels;
 
 #[cfg(test)]
 mod busiest_tests;

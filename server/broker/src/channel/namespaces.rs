@@ -1,6 +1,19 @@
 //! Per-namespace channel rules, selected by name prefix.
 
-use super::channels::LogLimits;
+use std::time::Duration;
+
+/// Limits of channel logs.
+#[derive(Clone, Debug)]
+pub struct LogLimits {
+    /// Maximum number of messages in a log.
+    pub messages: usize,
+    /// Maximum size of a log in bytes.
+    pub bytes: usize,
+    /// Maximum age of a message; `None`: unlimited.
+    pub age: Option<Duration>,
+    /// Maximum size of all logs together in bytes; the same in all namespaces.
+    pub total_bytes: usize,
+}
 
 /// Rules for the channels whose longest matching prefix is this one.
 #[derive(Clone, Debug)]

@@ -2,9 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::channels::Channels;
-use super::subscribers::Subscriber;
-
 /// Public information about a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -34,19 +31,4 @@ pub struct PresencePage {
     pub members: Vec<(usize, Member)>,
     /// Index at which the next page starts, if there may be more.
     pub next: Option<usize>,
-}
-
-impl<S: Subscriber> Channels<S> {
-    /// Returns at most `limit` subscribers from index `from` on; an empty page if the channel does not exist.
-    pub fn presence_page(&self, name: &str, from: usize, limit: usize) -> PresencePage {
-        let Some(channel) = self.get(name) else { return PresencePage::default() };
-        let (mut subscribers, total) = channel.subscribers(self.registry(), from, limit.saturating_add(1));
-        // One extra subscriber was requested; its index starts the next page.
-        let next = subscribers.get(limit).map(|(index, _)| *index);
-        subscribers.truncate(limit);
-        let members = subscribers.into_iter();
-        let members = members
-            .filter_map(|(index, subscriber)| Some((index, subscriber.member(self.registry(), &channel)?)));
-        PresencePage { total, members: members.collect(), next }
-    }
 }

@@ -20,13 +20,13 @@ use encke_timeouts::clock::nanos;
 use super::budget::CreatorAccount;
 use super::channels::Channels;
 use super::epoch::LogEpoch;
-use super::log::{ChannelLog, LogSize};
+use super::log::ChannelLog;
 use super::message::{LogMessage, Origin, SharedMessage};
 use super::name::ChannelName;
 use super::publish_ids::{PublishId, Publisher};
 use super::record::{KeyRecord, LogRecord, MessageRecord, SharedRecord};
-use super::state::{Channel, SizeChange};
-use super::subscribers::Subscriber;
+use super::state::Channel;
+use super::subscriber::Subscriber;
 
 /// Number of logs looked up at a time.
 const PAGE: usize = 1024;
@@ -69,7 +69,7 @@ impl<S: Subscriber> RestoredLogs<S> {
 impl<S: Subscriber> Channels<S> {
     /// Returns a number that is higher than all channel numbers assigned so far.
     pub fn number_bound(&self) -> u64 {
-        self.next_unused_number()
+        self.table().next_unused_number()
     }
 
     /// Reserves the channel numbers below `numbers`.
@@ -79,7 +79,7 @@ impl<S: Subscriber> Channels<S> {
     pub fn restore_numbers(&self, numbers: u64) -> Result<(), InvalidLog> {
         if let Some(last) = numbers.checked_sub(1) {
             check(last < MAX_OFFSET, "has an invalid number")?;
-            self.reserve_numbers(last);
+            self.table().reserve_numbers(last);
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl<S: Subscriber> Channels<S> {
         if !written.logs.insert(channel.number()) {
             return None;
         }
-        let now = self.timeouts.clock().now();
+        let now = self.retention().now();
         let state = channel.state.lock();
         // A retired remote log has messages that are stored nowhere else.
         let is_remote = channel.is_remote() && !state.retired;
@@ -165,22 +165,25 @@ impl<S: Subscriber> Channels<S> {
         let epoch_id: Arc<str> = record.epoch.into();
         check(!record.is_remote || record.messages.is_empty(), "has messages although it is remote")?;
         let epoch = LogEpoch { is_loading: record.is_remote, ..LogEpoch::with_id(Arc::clone(&epoch_id)) };
-        let make = |account| self.new_channel(name.clone(), account, record.number, epoch.clone());
-        let now = self.timeouts.clock().now();
+        let make = |account| self.table().new_channel(name.clone(), account, record.number, epoch.clone());
+        let now = self.retention().now();
         let mut log = restore_log(&name, &epoch_id, now, (record.last, record.messages), restored)?;
         restore_keys(&mut log, now, record.keys)?;
         let channel = if record.retired {
-            let channel = self.retire_unlisted(make(CreatorAccount::new(creator)));
-            log.enforce_limits(self.log_limits(&channel));
+            let channel = make(CreatorAccount::new(creator));
+            self.retention().retire_unlisted(&channel);
+            log.enforce_limits(self.retention().log_limits(&channel));
             channel.state.lock().log = log;
             channel
         } else {
-            let channel =
-                self.insert_restored(&name, creator, make).ok_or(InvalidLog("has a duplicate name"))?;
-            self.install_log(&channel, log);
+            let channel = self
+                .table()
+                .insert_restored(&name, creator, make)
+                .ok_or(InvalidLog("has a duplicate name"))?;
+            self.retention().install(&channel, log, || false);
             channel
         };
-        self.reserve_numbers(record.number);
+        self.table().reserve_numbers(record.number);
         restored.logs.insert(record.number, (channel, record.left_at));
         Ok(())
     }
@@ -201,31 +204,11 @@ impl<S: Subscriber> Channels<S> {
         }
         let epoch = LogEpoch { last: channel.last_offset(), ..LogEpoch::with_id(channel.shared_epoch()) };
         let account = CreatorAccount::new(channel.account().creator().clone());
-        let (name, new_number) = (channel.name().clone(), self.next_number());
-        let ended = self.retire_unlisted(self.new_channel(name, account, new_number, epoch));
+        let (name, new_number) = (channel.name().clone(), self.table().next_number());
+        let ended = self.table().new_channel(name, account, new_number, epoch);
+        self.retention().retire_unlisted(&ended);
         restored.ended.insert(number, Arc::clone(&ended));
         Some(ended)
-    }
-
-    /// Retires a channel that is in no table.
-    fn retire_unlisted(&self, channel: Arc<Channel<S>>) -> Arc<Channel<S>> {
-        channel.state.lock().retired = true;
-        self.owners.remove(&channel.timer);
-        channel
-    }
-
-    fn install_log(&self, channel: &Arc<Channel<S>>, log: ChannelLog) {
-        let action = {
-            let mut state = channel.state.lock();
-            state.log = log;
-            self.budget.update(
-                channel.account(),
-                SizeChange { before: LogSize::default(), after: state.log.size() },
-            );
-            channel.list_by_age(&mut state);
-            self.request_age(channel, &state)
-        };
-        self.timeouts.carry_out(&channel.timer, action);
     }
 
     /// Completes the restore after all subscribers have been restored: enforces limits again, and marks logs
@@ -236,7 +219,7 @@ impl<S: Subscriber> Channels<S> {
         drop(shared);
         let mut settled = Vec::with_capacity(logs.len());
         for (channel, left_at) in logs.into_values().filter(|(channel, _)| !channel.state.lock().retired) {
-            self.trim_if(&channel, |_| true, |log| log.enforce_limits(self.log_limits(&channel)));
+            self.retention().trim(&channel, |log| log.enforce_limits(self.retention().log_limits(&channel)));
             let mut state = channel.state.lock();
             if let (Some(_), Some(left_at)) = (state.idle_number, left_at) {
                 state.last_at_leave = left_at.min(state.log.bounds().last);
@@ -246,7 +229,7 @@ impl<S: Subscriber> Channels<S> {
                 settled.push(channel);
             }
         }
-        self.enforce_budget(self.timeouts.clock().now());
+        self.retention().enforce_budget(self.retention().now());
         settled
     }
 }

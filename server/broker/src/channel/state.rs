@@ -1,21 +1,19 @@
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use encke_base::locks::{Mutex, MutexGuard, level};
 use encke_base::trace::FanOutTraces;
 use encke_core::Timestamp;
 use encke_core::encodings::PatternEncodings;
-use encke_core::message::{ContentKind, JsonString};
 use encke_core::session::outbox::{LogBounds, LogPosition, SubscriptionSlot};
 use encke_timeouts::{TimerCell, TimerOwners};
 
 use super::budget::{AgeKey, CreatorAccount};
 use super::epoch::LogEpoch;
-use super::log::{ChannelLog, LogSize};
+use super::log::ChannelLog;
 use super::message::LogMessage;
 use super::name::ChannelName;
 use super::occupancy::Occupancy;
-use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
+use super::subscribers::{SubscriberKey, Subscribers};
 use super::sweep::Sweep;
 
 /// A channel. Owned by the channel table and by its subscribers.
@@ -33,7 +31,7 @@ pub struct Channel<S> {
     /// Unique among all channels of this process.
     number: u64,
     /// Account of the creator.
-    account: Arc<CreatorAccount<S>>,
+    account: Arc<CreatorAccount<Self>>,
     /// Counts the subscribers of each channel, if occupancy events are enabled.
     occupancy: Option<Arc<Occupancy>>,
     /// Expires when the oldest message reaches its maximum age. The deadline is requested while the state is
@@ -82,7 +80,7 @@ impl<S> Default for ChannelState<S> {
     }
 }
 
-impl<S: Subscriber> ChannelState<S> {
+impl<S: Copy> ChannelState<S> {
     /// Whether the channel has neither subscribers nor guards.
     pub(super) fn is_idle(&self) -> bool {
         !self.retired && self.guards == 0 && self.subscribers.len() == 0
@@ -120,41 +118,11 @@ pub struct ChannelView {
     pub subscribers: usize,
 }
 
-/// Size of a log before and after a change.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SizeChange {
-    pub(super) before: LogSize,
-    pub(super) after: LogSize,
-}
-
-/// A message returned by a history query.
-#[derive(Debug)]
-pub struct HistoryMessage {
-    pub offset: u64,
-    pub age: Duration,
-    /// Channel to which the message was published; set only in the history of a pattern.
-    pub channel: Option<ChannelName>,
-    /// User whose client published the message.
-    pub user: Option<String>,
-    pub kind: ContentKind,
-    /// JSON text.
-    pub data: String,
-}
-
-/// Range of messages that a history query selects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HistoryPart {
-    /// Messages after this offset, oldest first.
-    After(u64),
-    /// The newest messages between two offsets, both exclusive.
-    Between { after: u64, before: u64 },
-}
-
-impl<S: Subscriber> Channel<S> {
+impl<S: Copy> Channel<S> {
     pub(super) fn new(
         owners: &TimerOwners<Self>,
         name: ChannelName,
-        account: Arc<CreatorAccount<S>>,
+        account: Arc<CreatorAccount<Self>>,
         number: u64,
         LogEpoch { id: epoch, last, past, is_loading }: LogEpoch,
         occupancy: Option<Arc<Occupancy>>,
@@ -206,7 +174,7 @@ impl<S: Subscriber> Channel<S> {
         self.is_remote
     }
 
-    pub(super) fn account(&self) -> &Arc<CreatorAccount<S>> {
+    pub(super) fn account(&self) -> &Arc<CreatorAccount<Self>> {
         &self.account
     }
 
@@ -244,37 +212,16 @@ impl<S: Subscriber> Channel<S> {
         }
     }
 
-    /// Returns at most `limit` subscribers from index `from` on, each with its index, and the total number.
-    pub fn subscribers(&self, registry: &S::Registry, from: usize, limit: usize) -> (Vec<(usize, S)>, usize) {
-        let state = self.state.lock();
-        (state.subscribers.page(registry, from, limit), state.subscribers.len())
-    }
-
-    /// Returns at most `limit` of the selected messages that are still in the log, oldest first.
-    pub fn history(
+    /// Returns at most `limit` subscribers from index `from` on that exist, each with its index, and the total
+    /// number.
+    pub(super) fn subscribers(
         &self,
-        part: HistoryPart,
+        from: usize,
         limit: usize,
-        now: Timestamp,
-    ) -> (LogBounds, Vec<HistoryMessage>) {
+        exists: impl Fn(&S) -> bool,
+    ) -> (Vec<(usize, S)>, usize) {
         let state = self.state.lock();
-        let (from, end) = match part {
-            HistoryPart::After(offset) => (offset.saturating_add(1), u64::MAX),
-            HistoryPart::Between { after, before } => {
-                let end = before.min(state.log.next_offset());
-                (end.saturating_sub(limit as u64).max(after.saturating_add(1)), end)
-            }
-        };
-        let messages = state.log.since(from).take_while(|(offset, ..)| *offset < end).take(limit);
-        let messages = messages.map(|(offset, at, message)| HistoryMessage {
-            offset,
-            age: now.since(at),
-            channel: self.pattern().and(message.origin()).map(|origin| origin.channel.clone()),
-            user: message.encodings().stamp().user.map(JsonString::to_text),
-            kind: message.encodings().stamp().kind,
-            data: message.encodings().data().as_str().to_owned(),
-        });
-        (state.log.bounds(), messages.collect())
+        (state.subscribers.page(from, limit, exists), state.subscribers.len())
     }
 
     /// Removes a subscriber. Does nothing if the key is no longer valid.
@@ -333,9 +280,24 @@ impl<S: Subscriber> Channel<S> {
     pub(crate) fn has_sole_guard(&self) -> bool {
         self.state.lock().has_sole_guard()
     }
+
+    /// Inserts the log into the account's order by age, keyed by its oldest message.
+    pub(super) fn list_by_age(self: &Arc<Self>, state: &mut ChannelState<S>) {
+        if let Some(oldest_at) = state.log.oldest_at() {
+            let age_key = (oldest_at, self.number());
+            state.age_key = Some(age_key);
+            self.account().list(age_key, Arc::downgrade(self));
+        }
+    }
+
+    pub(super) fn unlist_by_age(&self, state: &mut ChannelState<S>) {
+        if let Some(age_key) = state.age_key.take() {
+            self.account().unlist(age_key);
+        }
+    }
 }
 
-impl<S: Subscriber> Channel<S> {
+impl<S: Copy> Channel<S> {
     /// Restores a subscriber from an earlier process, and marks it as waiting for new messages.
     pub fn restore_subscriber(&self, subscriber: S, slot: SubscriptionSlot) -> Option<SubscriberKey> {
         let mut state = self.state.lock();
@@ -355,7 +317,7 @@ impl<S: Subscriber> Channel<S> {
 #[derive(Debug)]
 pub struct LogReader<'a, S>(MutexGuard<'a, ChannelState<S>>);
 
-impl<S: Subscriber> LogReader<'_, S> {
+impl<S: Copy> LogReader<'_, S> {
     /// Bounds of the log; empty while it is [loading](Self::is_loading).
     pub fn bounds(&self) -> LogBounds {
         if self.0.is_loading { LogBounds { first: 1, last: 0 } } else { self.0.log.bounds() }

@@ -200,8 +200,8 @@ fn sizes_return_to_zero_when_all_channels_are_removed() {
         world.channels.handle_timeout(&channel);
     }
     assert_eq!((world.channels.len(), world.channels.bytes()), (0, 0));
-    assert!(world.channels.has_no_accounts());
-    assert_eq!(world.channels.owners.count(), 0, "all timers are removed");
+    assert!(world.channels.retention().has_no_accounts());
+    assert_eq!(world.channels.timer_count(), 0, "all timers are removed");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn idle_channel_is_evicted_at_the_channel_limit() {
     }
     assert!(world.channels.get("a").is_none(), "the oldest");
     assert_eq!(world.publish("b", "1"), Ok(2), "channel b still exists");
-    assert_eq!(world.channels.owners.count(), 2);
+    assert_eq!(world.channels.timer_count(), 2);
     let bytes: usize =
         ["b", "c"].map(|name| world.channels.get(name).expect("the channel").view().bytes).iter().sum();
     assert_eq!(world.channels.bytes(), bytes);
@@ -340,10 +340,10 @@ fn shared_bytes_count_once() {
     }
     drop(guards);
     for channel in world.channels.after(None, 100) {
-        world.channels.trim_if(&channel, |_| true, |log| log.clear());
+        world.channels.retention().trim(&channel, |log| log.clear());
     }
     assert_eq!((world.channels.len(), world.channels.bytes()), (0, 0));
-    assert!(world.channels.has_no_accounts());
+    assert!(world.channels.retention().has_no_accounts());
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn messages_of_a_channel_without_a_local_log_are_only_in_patterns() {
     assert_eq!(channel.read().positions(21), positions);
     drop((guards, guard));
     for channel in channels.after(None, 100) {
-        channels.trim_if(&channel, |_| true, |log| log.clear());
+        channels.retention().trim(&channel, |log| log.clear());
     }
     assert_eq!((channels.len(), channels.bytes()), (0, 0));
 }
@@ -399,7 +399,7 @@ fn idle_pattern_is_kept_until_the_next_message_is_dropped() {
     assert_eq!(world.bounds("/a/*"), LogBounds { first: 2, last: 5 });
     world.publish("/a/x", "6").expect("published");
     assert!(world.channels.get("/a/*").is_none(), "message 2 was dropped, so nobody can resume");
-    assert_eq!(world.channels.owners.count(), 1);
+    assert_eq!(world.channels.timer_count(), 1);
 }
 
 #[test]
