@@ -5,10 +5,13 @@ use encke_base::trace::PublishTrace;
 use encke_core::message::Content;
 use encke_timeouts::Timeouts;
 
-use super::{EngineError, EngineResponse, History, LogEngine, Presence};
 use crate::channel::{
     Channel, ChannelGuard, ChannelName, Channels, HistoryPart, PublishId, Published, Subscriber,
 };
+use crate::engine::error::EngineError;
+use crate::engine::log_engine::{History, LogEngine};
+use crate::engine::presence::Presence;
+use crate::engine::response::EngineResponse;
 
 /// Engine that keeps its logs only in the memory of this process. All its responses are immediate.
 #[derive(Debug)]

@@ -8,13 +8,17 @@ use encke_core::Timestamp;
 use tokio::sync::oneshot;
 
 use super::message::{FeedMessage, OpenedChannel};
+use super::opened_log::{append_opened, initial_epoch};
 use super::restored::continue_restored;
-use crate::channel::{ChannelGuard, ChannelName, Channels, FeedOutcome, LogEpoch, Subscriber};
-use crate::engine::EngineError;
+use crate::channel::{ChannelGuard, ChannelName, Channels, FeedOutcome, Subscriber};
+use crate::engine::error::EngineError;
 
 /// Maximum number of messages buffered while a channel is being opened. Additional messages are read from its
 /// log.
 const MAX_QUEUED: usize = 1024;
+
+/// How long a channel stays subscribed after its last local subscriber has left.
+pub(super) const LINGER: Duration = Duration::from_secs(30);
 
 /// Callers waiting for a log.
 pub(super) type LogWaiters<S> = Vec<oneshot::Sender<Result<ChannelGuard<S>, EngineError>>>;
@@ -223,41 +227,4 @@ pub(super) fn reply_to_all<S: Subscriber>(
         // The send fails if the caller has given up.
         _ = waiter.send(reply.ok_or(refusal.unwrap_or(EngineError::Unavailable)));
     }
-}
-
-/// Epoch of a new local log for an opened channel.
-fn initial_epoch(opened: &OpenedChannel) -> LogEpoch {
-    let last = opened.entries.first().map_or(opened.offset, |first| first.offset - 1);
-    LogEpoch { id: (&*opened.epoch).into(), last, past: opened.past.clone(), is_loading: true }
-}
-
-/// Appends the messages found in Redis to the local log, with gaps for those that cannot be retrieved.
-/// Messages from `first_new` on are new to the patterns that match the channel; earlier ones have already
-/// been appended to the patterns, or were published before the patterns had subscribers. Returns whether any
-/// new messages are missing.
-pub(super) fn append_opened<S: Subscriber>(
-    guard: &ChannelGuard<S>,
-    opened: &OpenedChannel,
-    first_new: u64,
-    channels: &Arc<Channels<S>>,
-) -> bool {
-    let channel = guard.channel();
-    let mut missed = false;
-    let mut skip_to = |last| {
-        missed |= channel.last_offset() < last && first_new <= last;
-        channels.skip_to(channel, last);
-    };
-    for entry in &opened.entries {
-        skip_to(entry.offset - 1);
-        match entry.content() {
-            Some(content) if entry.offset < first_new => {
-                _ = channels.feed_alone(channel, entry.offset, entry.age, &content)
-            }
-            Some(content) => _ = channels.feed(channel, entry.offset, entry.age, &content),
-            None => channels.skip_to(channel, entry.offset),
-        }
-    }
-    skip_to(opened.offset);
-    channels.finish_loading(channel);
-    missed
 }

@@ -14,23 +14,24 @@ use encke_core::message::Content;
 use encke_core::session::outbox::LogBounds;
 use encke_timeouts::Timeouts;
 use futures_util::FutureExt;
-use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd, from_redis_value};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::connection::describe;
+use super::command_connections::CommandConnections;
 use super::detached_request::DetachedRequest;
+use super::errors::{ConnectionError, EvictsKeys, check_reply, must_reconnect, was_rejected};
 use super::keys::RedisKeys;
 use super::message::{OpenedChannel, parse_offset};
-use super::presence::Peers;
-use super::scripts::Scripts;
+use super::presence::peers::Peers;
 use super::settings::RedisSettings;
 use crate::channel::{
     ChannelGuard, ChannelName, Channels, HistoryMessage, HistoryPart, PublishId, Published, Subscriber,
     new_epoch,
 };
-use crate::engine::{EngineError, EngineResponse, History};
+use crate::engine::error::EngineError;
+use crate::engine::log_engine::History;
+use crate::engine::response::EngineResponse;
 
 /// Maximum number of publishes in flight. Redis executes about 40,000 per second.
 const MAX_PUBLISHES: usize = 1024;
@@ -58,63 +59,12 @@ pub(super) struct RedisClient<S: Subscriber> {
     requests: mpsc::Sender<SubscribeRequest<S>>,
 }
 
-/// Connections for commands.
-#[derive(Clone, Debug)]
-pub(super) struct CommandConnections {
-    /// Connection on which Redis also pushes messages, so that the reply to a publish and its message arrive
-    /// together.
-    pub(super) commands: MultiplexedConnection,
-    /// Connection for large replies. Redis closes a connection with subscriptions if too much output is
-    /// queued on it.
-    pub(super) reads: MultiplexedConnection,
-    pub(super) scripts: Arc<Scripts>,
-    /// Generation of the data set, once it is known.
-    pub(super) generation: Arc<RwLock<RedisGeneration>>,
-    /// Closes the connections when cancelled.
-    pub(super) closed: CancellationToken,
-}
-
-/// Generation of Redis's data set, counted in the same way by all servers (see `scripts/generation.lua`), and
-/// the corresponding replication id.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RedisGeneration {
-    pub(super) number: u64,
-    pub(super) replication_id: Arc<str>,
-}
-
 /// Request to subscribe to a channel.
 #[derive(Debug)]
 pub(super) struct SubscribeRequest<S: Subscriber> {
     pub(super) channel: ChannelName,
     pub(super) creator: QuotaOwner,
     pub(super) reply: oneshot::Sender<Result<ChannelGuard<S>, EngineError>>,
-}
-
-/// Error for a Redis server that may evict keys, and messages with them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "Redis may evict keys, and messages with them, when its memory is full (maxmemory-policy is not \
-     noeviction); set engine.allow_eviction = true to accept this"
-)]
-pub struct EvictsKeys;
-
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectionError {
-    #[error("{}", describe(.0))]
-    Failed(#[from] RedisError),
-    #[error("no Sentinel knows the address of the master {0:?}: {1}")]
-    NoMaster(String, String),
-    #[error("Redis is a replica")]
-    Replica,
-    #[error(transparent)]
-    Evicts(#[from] EvictsKeys),
-    #[error("no response within {0:?}")]
-    TimedOut(Duration),
-    #[error("connection closed")]
-    Closed,
-    #[error("probe lost: no response within {0:?}")]
-    ProbeLost(Duration),
 }
 
 /// Availability of Redis.
@@ -313,11 +263,6 @@ impl<S: Subscriber> RedisClient<S> {
     }
 }
 
-/// Turns an error value in a reply into an `Err`.
-pub(super) fn check_reply(value: Value) -> Result<Value, RedisError> {
-    value.extract_error()
-}
-
 /// Parses the reply to a publish. The flag is true if it was a repeated publish.
 fn parse_published(reply: Result<Value, RedisError>) -> Result<(Published, bool), EngineError> {
     let parsed = reply.and_then(|mut value| {
@@ -332,30 +277,6 @@ fn parse_published(reply: Result<Value, RedisError>) -> Result<(Published, bool)
         Err(error) if was_rejected(&error) => Err(EngineError::Unavailable),
         Err(_) => Err(EngineError::OutcomeUnknown),
     }
-}
-
-/// Whether Redis rejected the command before executing it.
-fn was_rejected(error: &RedisError) -> bool {
-    const REJECTIONS: [&str; 12] = [
-        "ANOTHER",
-        "BUSY",
-        "CLUSTERDOWN",
-        "LOADING",
-        "MASTERDOWN",
-        "MISCONF",
-        "NOAUTH",
-        "NOPERM",
-        "NOREPLICAS",
-        "NOSCRIPT",
-        "OOM",
-        "READONLY",
-    ];
-    error.code().is_some_and(|code| REJECTIONS.contains(&code))
-}
-
-/// Whether Redis has been replaced or has lost its scripts, so that the server must reconnect.
-pub(super) fn must_reconnect(error: &RedisError) -> bool {
-    error.code().is_some_and(|code| ["ANOTHER", "NOSCRIPT", "READONLY", "NOAUTH"].contains(&code))
 }
 
 /// Stream entry id of a message.

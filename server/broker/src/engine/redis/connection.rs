@@ -13,6 +13,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::address::RedisAddress;
+use super::errors::unexpected;
 use super::tls::RedisTls;
 
 /// Capacity of the queue of unwritten requests. It exceeds the number of requests ever in flight, so that all
@@ -102,17 +103,4 @@ async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
-}
-
-/// Describes an error for logs and replies, without the data that was sent.
-pub(super) fn describe(error: &RedisError) -> String {
-    match error.code() {
-        Some(code) => format!("Redis error {code}: {}", error.detail().unwrap_or_default()),
-        None => error.to_string(),
-    }
-}
-
-/// Creates an error for an unexpected reply.
-pub(super) fn unexpected(what: &'static str) -> RedisError {
-    io::Error::other(what).into()
 }

@@ -15,17 +15,19 @@ use redis::RedisError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::address::RedisAddress;
-use super::channel_subscription::{ChannelSubscription, NextStep};
-use super::client::{ConnectionError, RedisClient, SubscribeRequest};
+use super::channel_subscription::{ChannelSubscription, LINGER, NextStep};
+use super::client::{RedisClient, SubscribeRequest};
+use super::errors::ConnectionError;
 use super::live_connection::LiveConnection;
 use super::message::FeedMessage;
 use super::opening::OpenResults;
 use super::pattern_subscriptions::PatternSubscriptions;
 use super::probe::{RedisInfo, learn_generation};
 use super::pushes::{Push, PushType};
+use super::sentinel::locate_master;
 use super::settings::RedisLocation;
 use crate::channel::{ChannelGuard, ChannelName, Subscriber};
-use crate::engine::EngineError;
+use crate::engine::error::EngineError;
 
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -46,9 +48,6 @@ const PROBES_BETWEEN_SWEEPS: u64 = 2;
 /// Number of probes between reopenings of all channels. Reopening finds a message whose push was lost, which
 /// would otherwise go unnoticed until the channel's next message.
 const PROBES_BETWEEN_REOPENINGS: u64 = 12;
-
-/// How long a channel stays subscribed after its last local subscriber has left.
-pub(super) const LINGER: Duration = Duration::from_secs(30);
 
 /// State of the [feed task](self).
 pub(super) struct FeedTask<S: Subscriber> {
@@ -145,7 +144,7 @@ impl<S: Subscriber> FeedTask<S> {
         match &self.client.settings.location {
             RedisLocation::Address(address) => Ok(address.clone()),
             RedisLocation::Sentinels(sentinels) => {
-                let found = sentinels.locate_master(self.sentinel, &self.client).await?;
+                let found = locate_master(sentinels, self.sentinel, &self.client).await?;
                 self.sentinel = found.sentinel;
                 Ok(found.address)
             }

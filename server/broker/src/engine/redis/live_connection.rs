@@ -14,9 +14,11 @@ use redis::{RedisError, cmd};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::address::RedisAddress;
-use super::client::{CommandConnections, ConnectionError, EvictsKeys, RedisClient};
+use super::client::RedisClient;
+use super::command_connections::CommandConnections;
 use super::connection::{RedisConnection, login_info};
 use super::detached_request::DetachedRequest;
+use super::errors::{ConnectionError, EvictsKeys};
 use super::opening::OpenResults;
 use super::probe::{RedisInfo, learn_generation, send_probe};
 use super::pushes::{Push, PushReceiver, push_queue};

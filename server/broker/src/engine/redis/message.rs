@@ -8,7 +8,7 @@ use encke_core::message::{CompactJson, Content, ContentKind};
 use redis::{RedisError, Value, from_redis_value};
 use serde_json::value::RawValue;
 
-use super::connection::unexpected;
+use super::errors::unexpected;
 
 /// A message received through a feed.
 #[derive(Debug, PartialEq, Eq)]

@@ -12,12 +12,16 @@
 mod address;
 mod channel_subscription;
 mod client;
+mod command_connections;
 mod connection;
 mod detached_request;
+mod errors;
 mod feed;
+mod generation;
 mod keys;
 mod live_connection;
 mod message;
+mod opened_log;
 mod opening;
 mod pattern_subscriptions;
 mod presence;
@@ -41,18 +45,20 @@ use encke_core::message::Content;
 use encke_timeouts::Timeouts;
 use tokio::sync::oneshot;
 
-use super::{EngineError, EngineResponse, History, LogEngine, Presence};
 use crate::channel::{
     Channel, ChannelGuard, ChannelName, Channels, HistoryPart, PublishId, Published, Subscriber,
 };
+use crate::engine::error::EngineError;
+use crate::engine::log_engine::{History, LogEngine};
+use crate::engine::presence::Presence;
+use crate::engine::response::EngineResponse;
 
 pub use address::RedisAddress;
-pub use client::EvictsKeys;
 use client::RedisClient;
 pub use client::RedisHealth;
+pub use errors::EvictsKeys;
 use feed::FeedTask;
-pub use sentinel::Sentinels;
-pub use settings::{RedisLocation, RedisSettings};
+pub use settings::{RedisLocation, RedisSettings, Sentinels};
 #[cfg(feature = "simulation")]
 pub use simulated::{SimulatedRedis, Stream};
 pub use tls::RedisTls;

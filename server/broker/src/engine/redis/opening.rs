@@ -3,8 +3,8 @@
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError, Value, cmd, from_redis_value};
 
-use super::client::{CommandConnections, check_reply, must_reconnect};
-use super::connection::unexpected;
+use super::command_connections::CommandConnections;
+use super::errors::{check_reply, must_reconnect, unexpected};
 use super::keys::RedisKeys;
 use super::message::OpenedChannel;
 use crate::channel::ChannelName;

@@ -15,14 +15,13 @@ use futures_util::{FutureExt, StreamExt};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, cmd};
 
-use super::channel_subscription::{LogWaiters, reply_to_all};
-use super::client::{RedisClient, SubscribeRequest, check_reply};
-use super::connection::describe;
+use super::channel_subscription::{LINGER, LogWaiters, reply_to_all};
+use super::client::{RedisClient, SubscribeRequest};
 use super::detached_request::DetachedRequest;
-use super::feed::LINGER;
+use super::errors::{check_reply, describe};
 use super::message::FeedMessage;
 use crate::channel::{ChannelGuard, ChannelName, LogEpoch, Subscriber, new_epoch};
-use crate::engine::EngineError;
+use crate::engine::error::EngineError;
 
 /// Maximum number of globs that Redis has to compare with every publish. Beyond it, this server subscribes to
 /// the widest glob instead and drops the messages it does not need.

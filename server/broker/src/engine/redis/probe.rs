@@ -4,8 +4,9 @@
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd, from_redis_value};
 
-use super::client::{CommandConnections, RedisGeneration};
-use super::connection::unexpected;
+use super::command_connections::CommandConnections;
+use super::errors::unexpected;
+use super::generation::RedisGeneration;
 
 /// Relevant fields of Redis's `INFO`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use super::channel_subscription::append_opened;
 use super::message::{LogEntry, OpenedChannel};
+use super::opened_log::append_opened;
 use crate::channel::{ChannelGuard, Channels, LoadedMessage, LogEpoch, Subscriber};
 
 /// Continues a restored log with the contents in Redis. The caller appends the messages from `first_new` on,

@@ -7,7 +7,7 @@ use encke_core::message::Content;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, cmd};
 
-use super::client::RedisGeneration;
+use super::generation::RedisGeneration;
 use super::keys::ChannelKeys;
 use super::message::encode;
 use crate::channel::{ChannelName, MAX_PUBLISH_IDS, Namespaces};

@@ -5,7 +5,6 @@ use std::fmt;
 use secrecy::SecretString;
 
 use super::address::RedisAddress;
-use super::sentinel::Sentinels;
 use super::tls::RedisTls;
 
 /// Connection settings of the Redis engine.
@@ -41,5 +40,25 @@ impl fmt::Display for RedisLocation {
             Self::Address(address) => address.fmt(f),
             Self::Sentinels(sentinels) => sentinels.fmt(f),
         }
+    }
+}
+
+/// Sentinels, and the master whose address they are queried for.
+#[derive(Clone, Debug)]
+pub struct Sentinels {
+    /// Addresses. Either all of them and the master use TLS, or none.
+    pub addresses: Vec<RedisAddress>,
+    /// Name of the master in the Sentinels' configuration.
+    pub master: String,
+    /// ACL user; empty: the default user.
+    pub user: String,
+    /// Password of the user; empty: none.
+    pub password: SecretString,
+}
+
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
+        write!(f, "{} of {}", self.master, addresses.join(","))
     }
 }

@@ -4,10 +4,10 @@ use futures_util::FutureExt;
 
 use super::FeedTask;
 use crate::channel::{ChannelName, Subscriber, new_epoch};
-use crate::engine::EngineError;
+use crate::engine::error::EngineError;
 use crate::engine::redis::channel_subscription::{ChannelSubscription, NextStep};
 use crate::engine::redis::client::SubscribeRequest;
-use crate::engine::redis::connection::describe;
+use crate::engine::redis::errors::describe;
 use crate::engine::redis::live_connection::LiveConnection;
 use crate::engine::redis::opening::{MAX_BATCH, MAX_FULL_READS, OpenRequest, OpenResults, open};
 

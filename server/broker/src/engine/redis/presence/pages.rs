@@ -3,7 +3,7 @@
 //! server's rank.
 
 use crate::channel::PresencePage;
-use crate::engine::Presence;
+use crate::engine::presence::Presence;
 
 /// Maximum number of servers that share channels. Presence on additional servers is not reported.
 pub(super) const MAX_SERVERS: usize = 1024;
