@@ -9,22 +9,17 @@
 //! A look-up takes no lock: it loads the address of the chunk and adds a reference with one compare-and-swap
 //! on the [`SlotState`].
 
-mod guard;
 mod slot_state;
-
-/// Atomics used by `slot_state.rs`. The loom test replaces them with loom's.
-mod sync {
-    pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
-}
+mod sync;
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::locks::Mutex;
 use encke_timeouts::Chunks;
 
-pub use guard::{OwnedSlotGuard, SlotGuard};
 pub use slot_state::SlotState;
 
 /// A slot, which holds successive items. Its fields must be atomics or locks, because many threads may access
@@ -176,6 +171,74 @@ impl<S: Slot> Arena<S> {
     #[cfg(any(test, feature = "simulation"))]
     pub fn len(&self) -> usize {
         self.occupied.load(Ordering::Relaxed) as usize
+    }
+}
+
+/// Owned guard that keeps an arena's item in its slot. Used by tasks, which outlive the code that spawns
+/// them.
+#[derive(Debug)]
+pub struct OwnedSlotGuard<S: Slot> {
+    arena: Arc<Arena<S>>,
+    index: u32,
+}
+
+/// Borrowed guard that keeps an arena's item in its slot. Unlike [`OwnedSlotGuard`], it does not touch the
+/// arena's reference count, on which all threads would contend.
+#[derive(Debug)]
+pub struct SlotGuard<'a, S: Slot> {
+    arena: &'a Arena<S>,
+    slot: &'a S,
+}
+
+impl<S: Slot> OwnedSlotGuard<S> {
+    /// Takes over a reference that is already counted.
+    fn from_acquired(arena: Arc<Arena<S>>, index: u32) -> Self {
+        Self { arena, index }
+    }
+}
+
+impl<'a, S: Slot> SlotGuard<'a, S> {
+    /// Takes over a reference that is already counted.
+    #[inline]
+    fn from_acquired(arena: &'a Arena<S>, slot: &'a S) -> Self {
+        Self { arena, slot }
+    }
+}
+
+impl<S: Slot> Deref for OwnedSlotGuard<S> {
+    type Target = S;
+
+    #[inline]
+    fn deref(&self) -> &S {
+        self.arena.retained(self.index)
+    }
+}
+
+impl<S: Slot> Deref for SlotGuard<'_, S> {
+    type Target = S;
+
+    #[inline]
+    fn deref(&self) -> &S {
+        self.slot
+    }
+}
+
+impl<S: Slot> Clone for OwnedSlotGuard<S> {
+    fn clone(&self) -> Self {
+        self.arena.guard(self)
+    }
+}
+
+impl<S: Slot> Drop for OwnedSlotGuard<S> {
+    fn drop(&mut self) {
+        self.arena.release(self);
+    }
+}
+
+impl<S: Slot> Drop for SlotGuard<'_, S> {
+    #[inline]
+    fn drop(&mut self) {
+        self.arena.release(self.slot);
     }
 }
 

@@ -6,6 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
+use super::gauge::as_gauge;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct HookLabels {
     hook: &'static str,
@@ -48,7 +50,7 @@ impl BackendMetrics {
     }
 
     pub fn set_in_flight(&self, questions: usize) {
-        self.in_flight.set(super::as_gauge(questions));
+        self.in_flight.set(as_gauge(questions));
     }
 
     pub fn current_in_flight(&self) -> usize {

@@ -4,6 +4,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::gauge::as_gauge;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ReadLabels {
     outcome: &'static str,
@@ -31,7 +33,7 @@ impl IssuerMetrics {
     /// Counts a successful read of the key set, and records the number of usable keys in it.
     pub fn read(&self, keys: usize, now: UnixTime) {
         self.reads.get_or_create(&ReadLabels { outcome: READ }).inc();
-        self.keys.set(super::as_gauge(keys));
+        self.keys.set(as_gauge(keys));
         self.read_at.set(now.as_secs().try_into().unwrap_or(i64::MAX));
     }
 

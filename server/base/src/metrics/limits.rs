@@ -2,6 +2,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::gauge::as_gauge;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct LimitLabels {
     limit: String,
@@ -27,8 +29,8 @@ impl LimitMetrics {
     pub(super) fn set(&self, limits: &[LimitUsage<'_>]) {
         for LimitUsage { key, used, max } in limits {
             let labels = LimitLabels { limit: (*key).to_owned() };
-            self.used.get_or_create(&labels).set(super::as_gauge(*used));
-            self.max.get_or_create(&labels).set(super::as_gauge(*max));
+            self.used.get_or_create(&labels).set(as_gauge(*used));
+            self.max.get_or_create(&labels).set(as_gauge(*max));
         }
     }
 }

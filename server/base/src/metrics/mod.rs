@@ -6,6 +6,7 @@ mod backend;
 mod channels;
 mod connections;
 mod engine;
+mod gauge;
 mod histogram;
 mod issuer;
 mod labelled;
@@ -29,6 +30,7 @@ use prometheus_client::registry::{Metric, Registry};
 use channels::ChannelMetrics;
 use connections::ConnectionMetrics;
 use engine::EngineMetrics;
+use gauge::as_gauge;
 use issuer::IssuerMetrics;
 use limits::LimitMetrics;
 use process::ProcessMetrics;
@@ -287,8 +289,4 @@ impl Registrar<'_> {
 /// Raises a counter to a count that is stored elsewhere.
 fn catch_up(counter: &Counter, count: u64) {
     counter.inner().fetch_max(count, Ordering::Relaxed);
-}
-
-fn as_gauge(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -3,6 +3,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::gauge::as_gauge;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct WebhookLabels {
     webhook: String,
@@ -64,7 +66,7 @@ impl WebhookCounters {
 
     /// Counts events that left the queue.
     pub fn dequeued(&self, events: usize) {
-        self.queued.dec_by(super::as_gauge(events));
+        self.queued.dec_by(as_gauge(events));
     }
 
     /// Counts an event that was dropped because the queue was full.

@@ -16,7 +16,7 @@ use hyper_util::rt::TokioExecutor;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::Target;
+use super::target::Target;
 use crate::tls::{TlsError, VERSIONS, authorities};
 
 /// How long an idle connection is kept for the next request. Many servers close idle connections after about

@@ -20,11 +20,7 @@ mod poller_thread;
 mod pollers;
 #[cfg(feature = "simulation")]
 mod simulated_poller;
-
-/// Atomics for `handover.rs`. The test `loom` replaces them with loom's.
-mod sync {
-    pub(super) use std::sync::atomic::{AtomicU32, Ordering};
-}
+mod sync;
 
 use std::io;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::QuotaOwner;
+use super::owner::QuotaOwner;
 
 /// Items by owner. Each item is numbered when inserted, so a lower number means an older item.
 #[derive(Debug)]

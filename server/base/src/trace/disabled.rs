@@ -6,7 +6,7 @@ use std::sync::Arc;
 use encke_timeouts::Timeouts;
 use hyper::{HeaderMap, StatusCode};
 
-use super::TraceSettings;
+use super::settings::TraceSettings;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;

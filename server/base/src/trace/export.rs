@@ -30,7 +30,7 @@ use prost::Message;
 use tokio::sync::Notify;
 
 use super::settings::TraceSettings;
-use super::span::truncated;
+use super::text::truncated;
 use crate::entropy::Entropy;
 use crate::locks::Mutex;
 use crate::metrics::{DroppedSpans, Metrics};

@@ -4,7 +4,8 @@ use encke_core::Timestamp;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanKind, Status};
 
-use super::span::{Parent, Span, truncated};
+use super::span::{Parent, Span};
+use super::text::truncated;
 
 /// Fan-out of one message, possibly traced. A clone is kept by each log that contains the message, until its
 /// waiting subscribers have been notified. The span ends when the last clone is dropped.

@@ -36,6 +36,8 @@ mod span;
 #[cfg(all(test, feature = "otlp"))]
 mod tests;
 #[cfg(feature = "otlp")]
+mod text;
+#[cfg(feature = "otlp")]
 mod tracer;
 
 #[cfg(feature = "otlp")]

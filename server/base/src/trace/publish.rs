@@ -3,7 +3,8 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 
 use super::fan_out::FanOutTrace;
-use super::span::{Parent, Span, count_value, truncated};
+use super::span::{Parent, Span, count_value};
+use super::text::truncated;
 
 /// A publish, possibly traced.
 #[derive(Debug, Default)]

@@ -1,12 +1,16 @@
 use std::sync::Arc;
 
 use encke_core::Timestamp;
-use hyper::StatusCode;
+use hyper::header::HOST;
+use hyper::{HeaderMap, StatusCode};
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 
+use super::context::SampledContext;
 use super::publish::{PublishTrace, destination};
-use super::span::{Parent, Span, count_value};
+use super::span::{Parent, Span, WallClock, count_value};
+use super::text::truncated;
+use super::tracer::Tracer;
 use crate::locks::Mutex;
 
 /// A request to the admin API, possibly traced.
@@ -29,14 +33,35 @@ struct RequestOutcome {
     answered: Option<(StatusCode, Timestamp)>,
 }
 
+impl Tracer {
+    /// Starts the trace of a POST request for this route.
+    pub fn begin(
+        self: &Arc<Self>,
+        route: &'static str,
+        headers: &HeaderMap,
+        scheme: &'static str,
+    ) -> RequestTrace {
+        let Some(SampledContext { own, parent: caller }) = self.sampler.sample(route, headers) else {
+            return RequestTrace::default();
+        };
+        let wall = WallClock::of(self.timeouts.clock());
+        let parent = Parent { tracer: Arc::clone(self), context: own, wall };
+        let mut attributes = vec![
+            KeyValue::new("http.request.method", "POST"),
+            KeyValue::new("http.route", route),
+            KeyValue::new("url.path", route),
+            KeyValue::new("url.scheme", scheme),
+        ];
+        if let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) {
+            attributes.extend(server(host));
+        }
+        RequestTrace::begin(parent, caller, route, attributes)
+    }
+}
+
 impl RequestTrace {
     /// Starts a traced request with these attributes.
-    pub(super) fn begin(
-        parent: Parent,
-        caller: SpanId,
-        route: &'static str,
-        attributes: Vec<KeyValue>,
-    ) -> Self {
+    fn begin(parent: Parent, caller: SpanId, route: &'static str, attributes: Vec<KeyValue>) -> Self {
         let outcome = Mutex::new(RequestOutcome { attributes, answered: None });
         Self(Some(Arc::new(TracedRequest { parent, caller, route, outcome })))
     }
@@ -93,5 +118,39 @@ impl Drop for TracedRequest {
         let start = self.parent.wall.began();
         let span = Span { name, kind: SpanKind::Server, start, end, attributes, status };
         self.parent.end(self.caller, self.caller != SpanId::INVALID, span);
+    }
+}
+
+/// Attributes of the server's address, from the request's `Host` header.
+fn server(host: &str) -> Vec<KeyValue> {
+    let (address, port) = match host.rsplit_once(':') {
+        Some((address, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (address, port.parse::<u16>().ok())
+        }
+        _ => (host, None),
+    };
+    let address = KeyValue::new("server.address", truncated(address.trim_matches(['[', ']'])).to_owned());
+    let port = port.map(|port| KeyValue::new("server.port", i64::from(port)));
+    std::iter::once(address).chain(port).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_address_from_the_host_header() {
+        for (host, address, port) in [
+            ("encke.example:8001", "encke.example", Some(8001)),
+            ("127.0.0.1", "127.0.0.1", None),
+            ("[::1]:80", "::1", Some(80)),
+            ("[::1]", "::1", None),
+            ("a:99999", "a", None),
+            ("a:b", "a:b", None),
+        ] {
+            let mut expected = vec![KeyValue::new("server.address", address)];
+            expected.extend(port.map(|port: i64| KeyValue::new("server.port", port)));
+            assert_eq!(server(host), expected, "{host}");
+        }
     }
 }

@@ -12,10 +12,6 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::tracer::Tracer;
 
-/// Maximum length of client-supplied text in a span, in bytes. It bounds the memory of queued spans. By
-/// default, no channel name is that long.
-const MAX_TEXT_BYTES: usize = 256;
-
 /// Wall-clock time at one instant. A trace derives all its times from it, so that setting the wall clock
 /// during the trace does not distort them.
 #[derive(Clone, Copy, Debug)]
@@ -101,11 +97,6 @@ impl Parent {
 /// Instrumentation scope of all spans of the server.
 fn scope() -> InstrumentationScope {
     InstrumentationScope::builder("encke").with_version(env!("CARGO_PKG_VERSION")).build()
-}
-
-/// Truncates text to the length that spans may contain.
-pub(super) fn truncated(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]
 }
 
 /// Converts a count to an attribute value.

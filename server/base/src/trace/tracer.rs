@@ -2,15 +2,10 @@ use std::sync::Arc;
 
 use encke_core::Timestamp;
 use encke_timeouts::Timeouts;
-use hyper::HeaderMap;
-use hyper::header::HOST;
-use opentelemetry::KeyValue;
 
-use super::context::{SampledContext, TraceSampler};
+use super::context::TraceSampler;
 use super::export::Exporter;
-use super::root::RequestTrace;
 use super::settings::TraceSettings;
-use super::span::{Parent, WallClock, truncated};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
@@ -22,7 +17,7 @@ pub struct Tracer {
     /// Kind of the engine that appends messages.
     pub(super) engine: &'static str,
     pub(super) exporter: Arc<Exporter>,
-    timeouts: Arc<Timeouts>,
+    pub(super) timeouts: Arc<Timeouts>,
 }
 
 impl Tracer {
@@ -48,30 +43,6 @@ impl Tracer {
         executor.spawn(Box::pin(Arc::clone(&self.exporter).run()));
     }
 
-    /// Starts the trace of a POST request for this route.
-    pub fn begin(
-        self: &Arc<Self>,
-        route: &'static str,
-        headers: &HeaderMap,
-        scheme: &'static str,
-    ) -> RequestTrace {
-        let Some(SampledContext { own, parent: caller }) = self.sampler.sample(route, headers) else {
-            return RequestTrace::default();
-        };
-        let wall = WallClock::of(self.timeouts.clock());
-        let parent = Parent { tracer: Arc::clone(self), context: own, wall };
-        let mut attributes = vec![
-            KeyValue::new("http.request.method", "POST"),
-            KeyValue::new("http.route", route),
-            KeyValue::new("url.path", route),
-            KeyValue::new("url.scheme", scheme),
-        ];
-        if let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) {
-            attributes.extend(server(host));
-        }
-        RequestTrace::begin(parent, caller, route, attributes)
-    }
-
     pub(super) fn now(&self) -> Timestamp {
         self.timeouts.clock().now()
     }
@@ -89,39 +60,5 @@ impl Tracer {
     /// Number of spans that are queued or in flight.
     pub fn queued(&self) -> usize {
         self.exporter.pending().len()
-    }
-}
-
-/// Attributes of the server's address, from the request's `Host` header.
-fn server(host: &str) -> Vec<KeyValue> {
-    let (address, port) = match host.rsplit_once(':') {
-        Some((address, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
-            (address, port.parse::<u16>().ok())
-        }
-        _ => (host, None),
-    };
-    let address = KeyValue::new("server.address", truncated(address.trim_matches(['[', ']'])).to_owned());
-    let port = port.map(|port| KeyValue::new("server.port", i64::from(port)));
-    std::iter::once(address).chain(port).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn server_address_from_the_host_header() {
-        for (host, address, port) in [
-            ("encke.example:8001", "encke.example", Some(8001)),
-            ("127.0.0.1", "127.0.0.1", None),
-            ("[::1]:80", "::1", Some(80)),
-            ("[::1]", "::1", None),
-            ("a:99999", "a", None),
-            ("a:b", "a:b", None),
-        ] {
-            let mut expected = vec![KeyValue::new("server.address", address)];
-            expected.extend(port.map(|port: i64| KeyValue::new("server.port", port)));
-            assert_eq!(server(host), expected, "{host}");
-        }
     }
 }

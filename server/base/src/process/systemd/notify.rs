@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use super::applies_to_us;
+use super::variables::applies_to_us;
 
 /// Send timeout, in case the supervisor does not read its socket.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);

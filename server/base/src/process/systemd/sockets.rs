@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-use super::applies_to_us;
+use super::variables::applies_to_us;
 
 /// Upper bound on inherited sockets. The server has two listeners.
 const MAX_SOCKETS: usize = 16;
