@@ -59,7 +59,7 @@ pub use publish::{PublishError, Published};
 pub(crate) use publish_ids::MAX_PUBLISH_IDS;
 pub use publish_ids::{PublishId, Publisher};
 pub use record::LogRecord;
-pub use snapshot::{LogsWritten, RestoredLogs};
+pub use snapshot::{InvalidLog, LogsWritten, RestoredLogs};
 pub use state::{Channel, ChannelView, Retired};
 pub use subscriber::Subscriber;
 pub use subscribers::SubscriberKey;

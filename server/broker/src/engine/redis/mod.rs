@@ -63,7 +63,7 @@ pub use settings::{RedisLocation, RedisSettings, Sentinels};
 pub use simulated::{SimulatedRedis, Stream};
 pub use tls::RedisTls;
 
-/// Engine for [channels in Redis](self).
+/// Engine for channels in Redis.
 #[derive(Debug)]
 pub struct RedisEngine<S: Subscriber> {
     client: Arc<RedisClient<S>>,
