@@ -41,6 +41,7 @@ impl SlotState {
     }
 
     /// Whether the slot's item is of this generation and still referenced.
+    #[inline]
     pub(crate) fn is_occupied_by(&self, wanted: u32) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         generation(word) == wanted && word & COUNT_MASK != 0
@@ -83,6 +84,7 @@ impl SlotState {
     }
 }
 
+#[inline]
 fn generation(word: u64) -> u32 {
     u32::try_from(word >> 32).expect("the upper 32 bits")
 }

@@ -26,6 +26,7 @@ pub struct MessageCounts {
 }
 
 impl ChannelMetrics {
+    #[inline]
     pub fn published(&self) {
         self.published.inc();
     }

@@ -104,6 +104,7 @@ impl SessionMetrics {
         }
     }
 
+    #[inline]
     pub fn phase_changed(&self, before: Option<Phase>, after: Phase) {
         if before == Some(after) {
             return;

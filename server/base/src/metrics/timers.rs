@@ -73,6 +73,7 @@ impl TimerMetrics {
         }
     }
 
+    #[inline]
     pub fn deadline_fired(&self, deadline: Deadline, lateness: Duration) {
         self.deadline_expiries[deadline as usize].inc();
         self.lateness.observe(lateness.as_secs_f64());

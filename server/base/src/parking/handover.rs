@@ -35,6 +35,7 @@ impl Handover {
     }
 
     /// Posts signals. Returns the owner.
+    #[inline]
     pub fn post(&self, signals: u32) -> ConnectionOwner {
         owner_of(self.0.fetch_or(signals, Ordering::AcqRel))
     }
@@ -60,6 +61,7 @@ impl Handover {
     }
 
     /// Whether signals are pending. Called by the task.
+    #[inline]
     pub fn has_signals(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
@@ -77,6 +79,7 @@ impl Handover {
     }
 }
 
+#[inline]
 fn owner_of(word: u32) -> ConnectionOwner {
     if word & Handover::PARKED == 0 { ConnectionOwner::Task } else { ConnectionOwner::Session }
 }

@@ -48,12 +48,14 @@ const OVERHEAD_BYTES: usize = size_of::<Stored>() + 16;
 impl ChannelLog {
     /// Appends a message, then drops old messages beyond the limits, but never the new one. `is_new` is false
     /// if another log already contains this message.
+    #[inline]
     pub(super) fn append(&mut self, at: Timestamp, message: LogMessage, is_new: bool, limits: &LogLimits) {
         self.push(at, message, is_new);
         self.enforce_limits(limits);
     }
 
     /// Like [`append`](Self::append), but without enforcing limits.
+    #[inline]
     pub(super) fn push(&mut self, at: Timestamp, message: LogMessage, is_new: bool) {
         let bytes = message.size();
         self.size.bytes += OVERHEAD_BYTES + bytes;
@@ -68,6 +70,7 @@ impl ChannelLog {
     }
 
     /// Drops old messages beyond the limits.
+    #[inline]
     pub(super) fn enforce_limits(&mut self, limits: &LogLimits) {
         while self.messages.len() > 1
             && (self.messages.len() > limits.messages || self.size.bytes > limits.bytes)
@@ -77,6 +80,7 @@ impl ChannelLog {
     }
 
     /// Offset of the next message.
+    #[inline]
     pub(super) fn next_offset(&self) -> u64 {
         self.last_offset + 1
     }
@@ -158,10 +162,12 @@ impl ChannelLog {
         self.keys = None;
     }
 
+    #[inline]
     pub(super) fn oldest_at(&self) -> Option<Timestamp> {
         self.messages.front().map(|stored| stored.at)
     }
 
+    #[inline]
     pub(super) fn bounds(&self) -> LogBounds {
         LogBounds { first: self.last_offset - self.messages.len() as u64 + 1, last: self.last_offset }
     }
@@ -179,6 +185,7 @@ impl ChannelLog {
         bytes.map(|bytes| OVERHEAD_BYTES + bytes).sum::<usize>() + self.keys_bytes()
     }
 
+    #[inline]
     pub(super) fn size(&self) -> LogSize {
         let keys = self.keys_bytes();
         LogSize { bytes: self.size.bytes + keys, added: self.size.added + signed(keys) }
@@ -189,6 +196,7 @@ impl ChannelLog {
         self.keys.is_some()
     }
 
+    #[inline]
     fn keys_bytes(&self) -> usize {
         self.keys.as_ref().map_or(0, |keys| keys.bytes())
     }
@@ -198,11 +206,13 @@ impl ChannelLog {
         self.messages.len() - self.messages.partition_point(|stored| stored.at <= at)
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.messages.len()
     }
 
     /// Messages still in the log, from `offset` on, each with its offset and publish time.
+    #[inline]
     pub(super) fn since(&self, offset: u64) -> impl Iterator<Item = (u64, Timestamp, &LogMessage)> {
         let first = self.bounds().first;
         let skipped = usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX);

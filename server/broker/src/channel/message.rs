@@ -36,6 +36,7 @@ pub struct Origin {
 
 impl LogMessage {
     /// Returns the message's encodings for all dialects.
+    #[inline]
     pub fn encodings(&self) -> &Encodings {
         match self {
             Self::Own(encodings) => encodings,
@@ -44,6 +45,7 @@ impl LogMessage {
     }
 
     /// Returns the message's positions in all logs that share it, or an empty slice if no other log has it.
+    #[inline]
     pub fn positions(&self) -> &[LogPosition] {
         match self {
             Self::Own(_) => &[],
@@ -52,6 +54,7 @@ impl LogMessage {
     }
 
     /// Returns where the message was published, or `None` if no other log contains it.
+    #[inline]
     pub fn origin(&self) -> Option<&Origin> {
         match self {
             Self::Own(_) => None,
@@ -60,6 +63,7 @@ impl LogMessage {
     }
 
     /// Heap size in bytes, including bytes shared with other logs.
+    #[inline]
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Own(encodings) => encodings.size(),

@@ -62,6 +62,7 @@ impl Namespaces {
     }
 
     /// Rules for the channel or pattern `name`.
+    #[inline]
     pub fn rules_of(&self, name: &str) -> &ChannelRules {
         let found = self.named.iter().find(|namespace| name.starts_with(&namespace.prefix));
         found.map_or(&self.default, |namespace| &namespace.rules)

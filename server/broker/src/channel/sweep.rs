@@ -25,6 +25,7 @@ pub(super) struct Sweep {
 
 impl Sweep {
     /// Records a publish. Returns true if no sweep was in progress: the caller has then started one.
+    #[inline]
     pub(super) fn published(&mut self) -> bool {
         self.again = self.at.is_some();
         self.at.get_or_insert(0);
@@ -47,6 +48,7 @@ impl Sweep {
 
     /// Raises the number of active tasks to `tasks`, while there is more to claim. Returns how many the
     /// caller has to start.
+    #[inline]
     pub(super) fn join(&mut self, tasks: usize) -> usize {
         let missing = tasks.saturating_sub(self.tasks);
         self.tasks += missing;
@@ -54,6 +56,7 @@ impl Sweep {
     }
 
     /// Removes a task that found nothing to claim. Must be called before the lock is released.
+    #[inline]
     pub(super) fn leave(&mut self) {
         self.tasks -= 1;
     }
