@@ -94,7 +94,10 @@ impl Services {
     fn describe(&self, refusal: AttachRefusal) -> (RefusalReason, &'static str) {
         match refusal {
             AttachRefusal::TooManyConnections
-                if self.limits.has_no_descriptor(self.timeouts.clock().now()) =>
+                if self
+                    .limits
+                    .descriptors
+                    .is_exhausted(self.limits.permits.taken(), self.timeouts.clock().now()) =>
             {
                 (RefusalReason::Overloaded, "descriptors (LimitNOFILE, `ulimit -n`)")
             }

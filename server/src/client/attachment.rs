@@ -7,9 +7,7 @@ use encke_core::session::ConnectionInput;
 
 use super::{PartialMessageSender, Services};
 use crate::admission::PartialMessage;
-use crate::session::{
-    Attached, DeliveryBatch, Mailbox, SessionCell, SessionHandle, SessionOutbox, Transport,
-};
+use crate::session::{Attached, Mailbox, SessionHandle, Transport};
 
 /// Guard of a connection's attachment to its session.
 ///
@@ -89,16 +87,6 @@ impl Attachment {
     /// socket when the connection was parked or unparked.
     pub(crate) fn log_socket_refused(&self, error: &dyn std::fmt::Display) {
         tracing::warn!(session = %self.session.id(), %error, "connection closed: the system refused its socket");
-    }
-
-    /// Takes a batch of messages to send on this connection. If the result is `None`, what `take` has written
-    /// must be discarded.
-    pub(crate) fn take_outgoing(
-        &self,
-        take: impl FnOnce(&SessionCell, &mut SessionOutbox) -> DeliveryBatch,
-    ) -> Option<DeliveryBatch> {
-        let take = |outbox: &mut _| take(&self.session, outbox);
-        self.services.sessions.lifecycle.take_outgoing(&self.session, &self.mailbox, take)
     }
 
     /// Records the delivery time of a sampled message, if there is one, once the kernel has accepted its last

@@ -1,8 +1,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use encke_core::Timestamp;
-
 use super::PartialMessageSender;
 use crate::admission::{DescriptorLimit, PartialMessages, Permits, RateLimiters, Refusals};
 
@@ -21,11 +19,4 @@ pub(crate) struct SharedLimits {
     /// Partial messages of all connections.
     pub(crate) partial_messages: Arc<PartialMessages<PartialMessageSender>>,
     pub(crate) refusals: Refusals,
-}
-
-impl SharedLimits {
-    /// Whether there are too few descriptors for one more connection.
-    pub(super) fn has_no_descriptor(&self, now: Timestamp) -> bool {
-        self.descriptors.is_exhausted(self.permits.taken(), now)
-    }
 }

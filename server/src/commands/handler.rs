@@ -128,12 +128,12 @@ impl<D: Dialect, T: TextSink> CommandHandler<'_, D, T> {
     pub(crate) fn poll_pending(&mut self, task: &mut TaskContext<'_>) -> Option<Poll<()>> {
         let pending = self.commands.pending.as_mut()?;
         let Poll::Ready(first) = pending.poll_first(task) else { return Some(Poll::Pending) };
-        let is_idle = !pending.has_in_flight();
+        let is_idle = pending.in_flight.is_empty();
         if let Some((id, outcome)) = first {
             self.respond(id, outcome);
         }
         if is_idle && let Some(pending) = self.commands.pending.take() {
-            for CommandRequest { id, command } in pending.into_deferred() {
+            for CommandRequest { id, command } in pending.deferred {
                 match command {
                     Ok(command) => self.start(id, command),
                     Err(error) => self.respond_in_turn(id, Err(error)),

@@ -17,11 +17,11 @@ pub(super) const MAX_IN_FLIGHT: usize = 64;
 pub(super) struct PendingCommands<I> {
     /// Commands whose outcome is pending, and finished commands that must be responded to later to keep the
     /// order.
-    in_flight: VecDeque<(Option<I>, EngineResponse<CommandOutcome>)>,
+    pub(super) in_flight: VecDeque<(Option<I>, EngineResponse<CommandOutcome>)>,
     kind: CommandKind,
     /// Commands that start once nothing is in flight. At most the commands of one text, since nothing is read
     /// while a command is deferred.
-    deferred: VecDeque<CommandRequest<'static, I>>,
+    pub(super) deferred: VecDeque<CommandRequest<'static, I>>,
 }
 
 /// Kind of a command. Commands of the same kind may be in flight at the same time. A publish and a subscribe
@@ -79,14 +79,6 @@ impl<I> PendingCommands<I> {
         } else {
             self.defer(id, outcome.map(|()| Command::Noop));
         }
-    }
-
-    pub(super) fn into_deferred(self) -> VecDeque<CommandRequest<'static, I>> {
-        self.deferred
-    }
-
-    pub(super) fn has_in_flight(&self) -> bool {
-        !self.in_flight.is_empty()
     }
 
     /// Polls for the outcome of the first command.

@@ -57,14 +57,8 @@ pub(crate) trait Parkable<S>: Protocol<S> {
 impl<S: Socket, P: Protocol<S>> Connection<S, P> {
     /// Creates a connection whose client was already greeted. `read` is input that was already read.
     pub(crate) fn new(socket: S, read: Vec<u8>, attachment: Attachment, protocol: P) -> Self {
-        let socket = CountedSocket { socket, counters: SendCounters::default() };
-        Self::on(socket, attachment, protocol, read)
-    }
-
-    /// Does the same for a socket on which bytes may have been sent before.
-    pub(super) fn on(socket: CountedSocket<S>, attachment: Attachment, protocol: P, read: Vec<u8>) -> Self {
         Self {
-            socket,
+            socket: CountedSocket { socket, counters: SendCounters::default() },
             attachment,
             protocol,
             commands: P::Commands::default(),

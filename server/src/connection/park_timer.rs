@@ -1,7 +1,3 @@
-use std::task::Poll;
-
-use super::counted_socket::CountedSocket;
-use super::socket::Socket;
 use crate::client::Attachment;
 use crate::parking::ParkBackoff;
 use crate::session::Signals;
@@ -27,27 +23,13 @@ impl ParkTimer {
         }
     }
 
-    /// Ready when the client has been silent for a whole delay. This is checked at the end of each delay, so
-    /// the silence may have lasted longer. While pending, a signal or input from the client wakes the task.
+    /// Whether a delay without input from the client has elapsed. This is checked at the end of each delay, so
+    /// the silence may have lasted longer. If not, the connection is queued for another delay, at whose end a
+    /// signal wakes the task.
     ///
     /// `has_input` records whether the client has sent anything. Pongs do not count, nor does output, since
     /// both are handled while the connection is parked.
-    pub(super) fn poll<S: Socket>(
-        &mut self,
-        socket: &CountedSocket<S>,
-        attachment: &Attachment,
-        backoff: &mut ParkBackoff,
-        has_input: &mut bool,
-    ) -> Poll<()> {
-        // Check the kernel, too: it may hold input that the runtime has not noticed yet. If so, that input
-        // wakes the task.
-        let was_silent = self.has_delay_elapsed(attachment, backoff, has_input) && socket.socket.is_silent();
-        if was_silent { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    /// Whether a delay without input from the client has elapsed. If not, the connection is queued for
-    /// another delay.
-    fn has_delay_elapsed(
+    pub(super) fn has_delay_elapsed(
         &mut self,
         attachment: &Attachment,
         backoff: &mut ParkBackoff,

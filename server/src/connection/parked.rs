@@ -10,7 +10,6 @@ use encke_core::Timestamp;
 
 use super::active::{Connection, Parkable};
 use super::counted_socket::{CountedSocket, SendCounters};
-use super::pending_write::PendingWrite;
 use super::socket::{ParkedSocket, Socket};
 use crate::client::{Attachment, Services};
 use crate::parking::{ParkBackoff, ParkedSince};
@@ -236,10 +235,10 @@ impl<S: Socket, P: Parkable<S>> ParkedConnection for TasklessConnection<S, P> {
         match S::unpark(socket) {
             Ok(socket) => {
                 let PendingWork { read, unwritten, published_at, ping, .. } = work;
-                let socket = CountedSocket { socket, counters: written };
-                let out = PendingWrite::from_parked(unwritten, published_at);
-                let connection =
-                    Connection { backoff, out, ping, ..Connection::on(socket, attachment, protocol, read) };
+                let mut connection = Connection::new(socket, read, attachment, protocol);
+                (connection.socket.counters, connection.backoff, connection.ping) = (written, backoff, ping);
+                connection.out = unwritten.into();
+                connection.out.add_sample(published_at);
                 runtime.spawn(P::run(connection));
             }
             Err(error) => attachment.log_socket_refused(&error),

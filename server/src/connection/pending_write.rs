@@ -21,11 +21,6 @@ impl From<Vec<u8>> for PendingWrite {
 }
 
 impl PendingWrite {
-    /// Wraps output that could not be written while the connection was parked.
-    pub(crate) fn from_parked(bytes: Vec<u8>, published_at: Option<Timestamp>) -> Self {
-        Self { bytes, written: 0, published_at }
-    }
-
     /// Records that the output contains a sample. Only the latest one is kept.
     #[inline]
     pub(crate) fn add_sample(&mut self, published_at: Option<Timestamp>) {

@@ -16,6 +16,7 @@ use super::parked::park;
 use super::progress::{PingFate, PingProgress, TooSlow};
 use super::protocol::{End, Ending, Protocol};
 use super::socket::Socket;
+use crate::client::Attachment;
 use crate::session::{Backlog, DeliveryBatch, Signals};
 
 thread_local! {
@@ -88,7 +89,13 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
     /// Ready when the client has been silent for long enough, and still is.
     fn poll_park(&mut self) -> Poll<Paused> {
         let Self { socket, attachment, park_timer, backoff, has_input, .. } = self;
-        park_timer.poll(socket, attachment, backoff, has_input).map(|()| Paused::Park)
+        // Check the kernel, too: it may hold input that the runtime has not noticed yet. If so, that input wakes
+        // the task.
+        if park_timer.has_delay_elapsed(attachment, backoff, has_input) && socket.socket.is_silent() {
+            Poll::Ready(Paused::Park)
+        } else {
+            Poll::Pending
+        }
     }
 
     /// Handles signals, then writes, then reads once.
@@ -190,9 +197,9 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
     /// Takes a batch of messages. Returns whether the session is attached to this connection.
     fn take_batch(&mut self) -> bool {
         let Self { attachment, protocol, out, .. } = self;
-        let (services, before) = (&attachment.services, out.bytes.len());
-        let batch = attachment
-            .take_outgoing(|session, outbox| protocol.take_batch(services, session, outbox, &mut out.bytes));
+        let (Attachment { session, mailbox, services, .. }, before) = (&*attachment, out.bytes.len());
+        let take = |outbox: &mut _| protocol.take_batch(services, session, outbox, &mut out.bytes);
+        let batch = services.sessions.take_outgoing(session, mailbox, take);
         match batch {
             Some(DeliveryBatch { backlog, published_at, .. }) => {
                 self.backlog = backlog;

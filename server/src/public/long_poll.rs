@@ -129,7 +129,11 @@ async fn replies(body: &[u8], context: CommandContext<'_>) -> Result<JsonArray, 
         // The client did not ask for the expiry, and `normal` would keep it from opening a new session.
         Phase::Closed(CloseReason::ReconnectWindow) => CloseCode::Idle,
         Phase::Closed(reason) => reason.close_code(),
-        Phase::Moved if !any_received => return Err(moved()),
+        // The session has moved to the next process, which accepts its commands.
+        Phase::Moved if !any_received => {
+            let message = "the server is shutting down; the session is kept";
+            return Err(ApiError::new(ApiErrorCode::Draining, message));
+        }
         Phase::Moved => CloseCode::Moved,
         Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => return Ok(replies),
     };
@@ -139,11 +143,6 @@ async fn replies(body: &[u8], context: CommandContext<'_>) -> Result<JsonArray, 
 
 fn gone() -> ApiError {
     ApiError::new(ApiErrorCode::Gone, "the session no longer exists")
-}
-
-/// Returns the error for a session that has moved to the next process, which accepts its commands.
-fn moved() -> ApiError {
-    ApiError::new(ApiErrorCode::Draining, "the server is shutting down; the session is kept")
 }
 
 fn is_close(text: &str) -> bool {

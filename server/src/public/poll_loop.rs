@@ -2,13 +2,12 @@
 
 use std::future::{Future, ready};
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
 use super::Context;
-use super::deadline::{ConnectionDeadline, RequestTimeout};
+use super::deadline::RequestTimeout;
 use super::routing::{SessionlessConnection, SocketTakeover};
 use super::sessionless::{IncomingSocket, TakenSocket};
 use crate::admission::{Handshake, OpenConnection};
@@ -29,17 +28,14 @@ pub(super) fn spawn(
 ) {
     tokio::spawn(async move {
         let timeout = RequestTimeout::new(&context, false);
-        let handshake = Some(&handshake);
-        let stopped = pin!(context.stop.cancelled());
-        let mut end = ConnectionDeadline::new(&timeout, handshake, stopped, &context);
         let mut arrival = SessionlessConnection {
             context: &context,
             address: peer,
-            handshake,
+            handshake: Some(&handshake),
             open_connection,
             timeout: &timeout,
         };
-        let Some(taken) = arrival.wait_for_takeover(IncomingSocket::New(socket), &mut end).await else {
+        let Some(taken) = arrival.wait_for_takeover(IncomingSocket::New(socket)).await else {
             return;
         };
         let SessionlessConnection { address, open_connection, .. } = arrival;
@@ -121,8 +117,6 @@ fn serve(mut next: Box<NextPoll>, mut is_new: bool) -> impl Future<Output = ()> 
                 return;
             };
             let timeout = RequestTimeout::new(&context, true);
-            let stopped = pin!(context.stop.cancelled());
-            let mut end = ConnectionDeadline::new(&timeout, None, stopped, &context);
             let mut arrival = SessionlessConnection {
                 context: &context,
                 address,
@@ -130,7 +124,7 @@ fn serve(mut next: Box<NextPoll>, mut is_new: bool) -> impl Future<Output = ()> 
                 open_connection: open_connection.clone(),
                 timeout: &timeout,
             };
-            let Some(taken) = arrival.wait_for_takeover(socket, &mut end).await else { return };
+            let Some(taken) = arrival.wait_for_takeover(socket).await else { return };
             match next_poll(taken, backoff, address, open_connection, Arc::clone(&context)) {
                 Some(poll) => next = poll,
                 None => return,

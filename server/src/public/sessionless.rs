@@ -1,6 +1,6 @@
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn, ready};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
 
@@ -89,14 +89,15 @@ impl IncomingSocket {
 impl SessionlessConnection<'_> {
     /// Waits for requests and serves them, until one of them takes over the socket.
     ///
-    /// The single deadline `end` covers all of this, because a timer costs more than the rest.
+    /// A single deadline covers all of this, because a timer costs more than the rest.
     #[expect(clippy::manual_async_fn, reason = "an `async fn` would reserve room for its arguments twice")]
     pub(super) fn wait_for_takeover(
         &mut self,
         socket: IncomingSocket,
-        end: &mut ConnectionDeadline<'_, '_>,
     ) -> impl Future<Output = Option<TakenSocket>> {
         async move {
+            let stopped = pin!(self.context.stop.cancelled());
+            let end = &mut ConnectionDeadline::new(self.timeout, self.handshake, stopped, self.context);
             if socket.has_buffered_request() {
                 // Hundreds of requests may arrive in one packet. Let other tasks run first.
                 yield_now().await;

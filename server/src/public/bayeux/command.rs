@@ -2,13 +2,13 @@ use std::net::IpAddr;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::TextSink;
-use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, MessageKind, MessageReply};
+use encke_core::dialect::bayeux::{Advice, BadMessage, Bayeux, ClientMessage, MessageKind, MessageReply};
 use encke_core::session::Phase;
 
 use super::session::{check_token, session};
 use crate::client::bayeux::refuse_with;
 use crate::client::{Services, retry_delay};
-use crate::commands::{self, CommandContext};
+use crate::commands::{self as client_commands, CommandContext};
 use crate::session::CommandSource;
 
 /// Replies, separated by commas.
@@ -31,9 +31,34 @@ impl TextSink for Replies {
     }
 }
 
+/// Handles the messages of a text or a request except for the first `/meta/connect`, which is returned.
+/// `has_session` is called whenever the client has shown that it has a session.
+pub(super) async fn commands<'t>(
+    messages: Vec<Result<ClientMessage<'t>, BadMessage>>,
+    address: IpAddr,
+    services: &Services,
+    has_session: impl Fn(),
+) -> (Replies, Option<ClientMessage<'t>>) {
+    let (mut replies, mut connect) = (Replies::default(), None);
+    for message in messages {
+        match message {
+            Ok(message) if message.kind() == MessageKind::Connect && connect.is_none() => {
+                connect = Some(message);
+            }
+            Ok(message) => {
+                if command(message, address, services, &mut replies).await {
+                    has_session();
+                }
+            }
+            Err(error) => replies.push(&error.reply()),
+        }
+    }
+    (replies, connect)
+}
+
 /// Handles a command that arrives in a request rather than on its session's connection. The reply is complete
 /// before the next command begins. Returns whether the client has shown that it has a session.
-pub(super) async fn command(
+async fn command(
     message: ClientMessage<'_>,
     address: IpAddr,
     services: &Services,
@@ -74,7 +99,7 @@ pub(in crate::public) async fn carry_out(
     let reply_to = message.reply_to();
     let before = replies.0.len();
     let request = [message.into_request(false)];
-    let is_received = commands::carry_out::<Bayeux>(request, context, replies).await;
+    let is_received = client_commands::carry_out::<Bayeux>(request, context, replies).await;
     if replies.0.len() == before {
         // The command has ended the session, or the session had already ended. In the latter case nothing was
         // done, and no reply may claim otherwise.

@@ -3,7 +3,7 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderValue, ORIGIN, SET_COOKIE, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, Request, Version};
 
-use super::command::{Replies, command};
+use super::command::commands;
 use super::connect::connect;
 use super::handshake::handshake;
 use super::session::{Requester, session};
@@ -131,7 +131,6 @@ impl BayeuxRequest {
         has_ended: impl Fn() -> bool,
     ) -> Result<Accepted, Reply> {
         let texts = split_messages(body).map_err(|error| Reply::from(unreadable(&error)))?;
-        let mut replies = Replies::default();
         let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
         // Ignore the other messages of a request with a handshake: they belong to a session that the client
         // gives up.
@@ -144,20 +143,8 @@ impl BayeuxRequest {
         // Look up the session first, because other messages of the request may end it.
         let is_connect = |message: &&ClientMessage<'_>| message.kind() == MessageKind::Connect;
         let connected = parsed.iter().flatten().find(is_connect).map(|it| session(it, &context.client));
-        let mut connects = None;
-        for message in parsed {
-            match message {
-                Ok(message) if message.kind() == MessageKind::Connect && connects.is_none() => {
-                    connects = Some(message);
-                }
-                Ok(message) => {
-                    if command(message, self.requester.caller.address, &context.client, &mut replies).await {
-                        has_session();
-                    }
-                }
-                Err(error) => replies.push(&error.reply()),
-            }
-        }
+        let address = self.requester.caller.address;
+        let (replies, connects) = commands(parsed, address, &context.client, &has_session).await;
         let Some((message, session)) = connects.zip(connected) else {
             return Err(self.reply(&[replies.0.as_bytes()]));
         };

@@ -11,7 +11,7 @@ use encke_core::session::Phase;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, OptionFuture};
 
-use super::command::{Replies, command};
+use super::command::{Replies, commands};
 use super::connect::{WEBSOCKET, resume};
 use super::handshake::{OpenedSession, open};
 use super::session::{Requester, refusal_reply, session};
@@ -193,28 +193,23 @@ async fn read_until_session<S: Socket>(
             None => waiting.next().await?,
         };
         match read(&text, waiting.is_closed_by_peer(), requester, context).await? {
-            TextOutcome::Bound(bound) => {
+            Ok(bound) => {
                 let unanswered_text = bound.greeting.is_none().then_some(text);
                 return Ok(BoundSession { unanswered_text, ..bound });
             }
-            TextOutcome::Replies(replies) => waiting.send(&replies).await?,
+            Err(replies) => waiting.send(&replies).await?,
         }
     }
 }
 
-/// Result of handling a text message.
-enum TextOutcome {
-    /// The socket has a session, which has not answered the text if there is no greeting.
-    Bound(BoundSession),
-    Replies(String),
-}
-
+/// Handles a text message. Returns the replies if the socket still has no session. If there is a session but
+/// no greeting, the session has yet to answer the text.
 async fn read(
     text: &str,
     has_ended: bool,
     requester: &Requester,
     context: &Context,
-) -> Result<TextOutcome, Ending> {
+) -> Result<Result<BoundSession, String>, Ending> {
     let client = &context.client;
     let texts = split_messages(text).map_err(|_| Ending::from(CloseCode::ProtocolError))?;
     let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
@@ -225,9 +220,9 @@ async fn read(
                 let client_id = attached.session.resume_token().expose();
                 let dialect = BayeuxSocket::new(&client_id, acknowledges.then_some(0));
                 let greeting = Some(format!("[{greeting}]"));
-                TextOutcome::Bound(BoundSession { attached, dialect, greeting, unanswered_text: None })
+                Ok(BoundSession { attached, dialect, greeting, unanswered_text: None })
             }
-            Err(refused) => TextOutcome::Replies(format!("[{refused}]")),
+            Err(refused) => Err(format!("[{refused}]")),
         });
     }
     let mut refused = None;
@@ -239,24 +234,17 @@ async fn read(
                 let client_id = attached.session.resume_token().expose();
                 let dialect = BayeuxSocket::new(&client_id, acknowledged);
                 let (greeting, unanswered_text) = (None, None);
-                return Ok(TextOutcome::Bound(BoundSession { attached, dialect, greeting, unanswered_text }));
+                return Ok(Ok(BoundSession { attached, dialect, greeting, unanswered_text }));
             }
             Err(reply) => refused = Some((reply, found, refusal_reply(message, CloseCode::Normal, client))),
         }
     }
-    let (mut replies, mut is_first) = (Replies::default(), true);
-    for message in parsed {
-        match message {
-            // This `/meta/connect` was already refused.
-            Ok(message) if message.kind() == MessageKind::Connect && std::mem::take(&mut is_first) => {}
-            Ok(message) => _ = command(message, requester.caller.address, client, &mut replies).await,
-            Err(error) => replies.push(&error.reply()),
-        }
-    }
+    // The first `/meta/connect` was already refused.
+    let (mut replies, _) = commands(parsed, requester.caller.address, client, || {}).await;
     if let Some((reply, found, over)) = refused {
         // Another Bayeux message in the same array may have ended the session.
         let is_over = found.is_ok_and(|session| session.phase() == Phase::Closed(CloseReason::Client));
         replies.push(if is_over { &over } else { &reply });
     }
-    Ok(TextOutcome::Replies(format!("[{}]", replies.0)))
+    Ok(Err(format!("[{}]", replies.0)))
 }
