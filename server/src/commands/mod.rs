@@ -14,7 +14,6 @@ mod service;
 mod slow_engine_tests;
 mod subscribe;
 mod subscribe_all;
-mod unsubscribe;
 
 use encke_core::dialect::{CommandError, Success};
 

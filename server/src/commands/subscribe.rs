@@ -55,3 +55,13 @@ pub(crate) fn subscribe_to(
     };
     EngineResponse::Pending(subscribed.boxed())
 }
+
+pub(super) fn unsubscribe<'c>(
+    context: CommandContext<'_>,
+    channels: impl IntoIterator<Item = &'c str>,
+) -> StartedCommand {
+    for channel in channels {
+        context.services.sessions.unsubscribe(context.session, context.source, channel);
+    }
+    Ok(EngineResponse::Ready(Ok(Success::Done)))
+}

@@ -18,7 +18,7 @@ use super::bayeux::{Requester, SocketUpgrade};
 use super::deadline::RequestTimeout;
 use super::module::module;
 use super::query::parse_query;
-use super::shared_socket::{Peer, SharedSocket};
+use super::shared_socket::SharedSocket;
 use super::{Context, NotServed, bayeux, cors, events, long_poll, session_request, upgrade_response};
 use crate::admission::{Handshake, OpenConnection, RefusalReason};
 use crate::client::{AdmitRequest, Caller};
@@ -81,13 +81,13 @@ fn taken(accepted: Result<SocketTakeover, Box<Reply>>, open_connection: OpenConn
 struct Arrived {
     request: Request<Incoming>,
     caller: Caller,
-    peer: Peer<TcpSocket>,
+    peer: SharedSocket<TcpSocket>,
     open_connection: OpenConnection,
 }
 
 impl<'a> SessionlessConnection<'a> {
-    /// Answers a request sent by `peer`.
-    pub(super) fn answer(&self, request: Request<Incoming>, peer: Peer<TcpSocket>) -> Answer<'a> {
+    /// Answers a request that arrived on this socket.
+    pub(super) fn answer(&self, request: Request<Incoming>, peer: SharedSocket<TcpSocket>) -> Answer<'a> {
         let context = &self.context.client;
         let address = self.context.proxies.client_address(self.address, request.headers());
         let open_connection = match self.entry_for(address) {

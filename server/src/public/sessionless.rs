@@ -13,7 +13,7 @@ use tokio::task::yield_now;
 
 use super::deadline::{ConnectionDeadline, serve_until};
 use super::routing::{Answer, SessionlessConnection, SocketTakeover};
-use super::shared_socket::{Peer, SharedSocket};
+use super::shared_socket::SharedSocket;
 use super::{Context, NotServed};
 use crate::admission::OpenConnection;
 use crate::connection::{self, Socket, TcpSocket};
@@ -36,7 +36,7 @@ pub(super) enum IncomingSocket {
 /// ends.
 struct AnswerLossGuard<'a> {
     answered: UnconfirmedAnswer,
-    peer: Peer<TcpSocket>,
+    peer: SharedSocket<TcpSocket>,
     /// Whether the client has sent its next request.
     has_next_request: &'a AtomicBool,
     /// Whether the client sent that request before it could have received the response, so that the request
@@ -132,7 +132,8 @@ impl SessionlessConnection<'_> {
         };
         let this = &*self;
         let was_pipelined = !read_already.is_empty();
-        let (socket, peer) = SharedSocket::new(socket, read_already);
+        let socket = SharedSocket::new(socket, read_already);
+        let peer = socket.clone();
         let (takeover, has_next_request) = (<Mutex<_>>::new(None), AtomicBool::new(false));
         let service = service_fn(|request| {
             // Record the takeover immediately. If hyper finds that the client has disconnected, it may drop

@@ -1,6 +1,6 @@
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -8,14 +8,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::connection::Socket;
 use crate::locks::Mutex;
 
-/// A socket that is used by hyper. Through a [`Peer`], its owner can query the kernel about it, which hyper
-/// cannot do.
+/// A socket that is used by hyper. Through a clone, its owner can query the kernel about it, which hyper
+/// cannot do. The socket is locked for one system call at a time.
 #[derive(Debug)]
 pub(crate) struct SharedSocket<S>(Arc<Mutex<SharedState<S>>>);
-
-/// The peer of a shared socket. The socket is locked for one system call at a time.
-#[derive(Debug)]
-pub(crate) struct Peer<S>(Weak<Mutex<SharedState<S>>>);
 
 #[derive(Debug)]
 struct SharedState<S> {
@@ -40,10 +36,8 @@ const NOT_TAKEN_BACK: &str = "the socket was not taken back";
 
 impl<S: Unpin> SharedSocket<S> {
     /// Shares a socket, from which these bytes were already read.
-    pub(crate) fn new(socket: S, read_already: Vec<u8>) -> (Self, Peer<S>) {
-        let state = Arc::new(Mutex::new(SharedState { socket: Some(socket), read_already, end: None }));
-        let peer = Peer(Arc::downgrade(&state));
-        (Self(state), peer)
+    pub(crate) fn new(socket: S, read_already: Vec<u8>) -> Self {
+        Self(Arc::new(Mutex::new(SharedState { socket: Some(socket), read_already, end: None })))
     }
 
     /// Takes the socket back, with the bytes that are still unused: `next`, which the last read returned, and
@@ -58,32 +52,28 @@ impl<S: Unpin> SharedSocket<S> {
     }
 }
 
-impl<S: Socket> Peer<S> {
+impl<S: Socket> SharedSocket<S> {
     /// Whether the peer has ended the connection, according to the kernel. `false` once the socket is taken
     /// back.
     pub(crate) fn has_disconnected(&self) -> bool {
-        self.0
-            .upgrade()
-            .is_some_and(|state| state.lock().socket.as_ref().is_some_and(Socket::is_closed_by_peer))
+        self.0.lock().socket.as_ref().is_some_and(Socket::is_closed_by_peer)
     }
 
     /// Whether the peer may not have received all output, as of the end of its stream, or as of now if the
     /// stream has not ended.
     pub(crate) fn may_have_missed_bytes(&self) -> bool {
-        self.0.upgrade().is_some_and(|state| {
-            let SharedState { socket, end, .. } = &*state.lock();
-            match end {
-                Some(PeerEnd::Ended { acknowledged_all }) => !acknowledged_all,
-                Some(PeerEnd::Failed) => true,
-                None => socket.as_ref().is_some_and(|socket| socket.unacknowledged().bytes > 0),
-            }
-        })
+        let SharedState { socket, end, .. } = &*self.0.lock();
+        match end {
+            Some(PeerEnd::Ended { acknowledged_all }) => !acknowledged_all,
+            Some(PeerEnd::Failed) => true,
+            None => socket.as_ref().is_some_and(|socket| socket.unacknowledged().bytes > 0),
+        }
     }
 }
 
-impl<S> Clone for Peer<S> {
+impl<S> Clone for SharedSocket<S> {
     fn clone(&self) -> Self {
-        Self(Weak::clone(&self.0))
+        Self(Arc::clone(&self.0))
     }
 }
 
@@ -161,8 +151,8 @@ mod tests {
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let client = TcpStream::connect(listener.local_addr()?).await?;
-            let (mut shared, peer) =
-                SharedSocket::new(TcpSocket::Left(listener.accept().await?.0), Vec::new());
+            let mut shared = SharedSocket::new(TcpSocket::Left(listener.accept().await?.0), Vec::new());
+            let peer = shared.clone();
             assert!(!peer.has_disconnected());
             drop(client);
             assert_eq!(shared.read(&mut [0]).await?, 0);
@@ -182,8 +172,8 @@ mod tests {
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let client = TcpStream::connect(listener.local_addr()?).await?;
-            let (mut shared, peer) =
-                SharedSocket::new(TcpSocket::Left(listener.accept().await?.0), Vec::new());
+            let mut shared = SharedSocket::new(TcpSocket::Left(listener.accept().await?.0), Vec::new());
+            let peer = shared.clone();
             shared.write_all(b"answer").await?;
             client.readable().await?;
             assert!(!peer.may_have_missed_bytes());
@@ -204,13 +194,13 @@ mod tests {
             let mut client = TcpStream::connect(listener.local_addr()?).await?;
             client.write_all(b"def").await?;
             let socket = TcpSocket::Left(listener.accept().await?.0);
-            let (mut shared, _peer) = SharedSocket::new(socket, b"abc".to_vec());
+            let mut shared = SharedSocket::new(socket, b"abc".to_vec());
             let mut two = [0; 2];
             shared.read_exact(&mut two).await?;
             assert_eq!(&two, b"ab");
             let (socket, unused) = shared.into_parts(b"b");
             assert_eq!(unused, b"bc");
-            let (mut shared, _peer) = SharedSocket::new(socket, unused);
+            let mut shared = SharedSocket::new(socket, unused);
             let mut rest = [0; 5];
             shared.read_exact(&mut rest).await?;
             assert_eq!(&rest, b"bcdef");

@@ -62,9 +62,9 @@ impl SimulatedServer {
                     .headers_mut()
                     .insert(COOKIE, HeaderValue::try_from(cookie).expect("letters and digits"));
             }
-            let (socket, peer) = SharedSocket::new(socket::Adapter(socket), Vec::new());
+            let socket = SharedSocket::new(socket::Adapter(socket), Vec::new());
             let answered = request_with_body(request, address, client)
-                .answer(&public, || (), || peer.has_disconnected())
+                .answer(&public, || (), || socket.has_disconnected())
                 .await;
             let (mut socket, _) = socket.into_parts(b"");
             match answered {
