@@ -1,5 +1,7 @@
 //! Admission of clients to sessions, for all transports and dialects.
 
+use encke_core::close::CloseCode;
+
 use super::{Caller, Refusal, Services};
 use crate::admission::{RefusalReason, network};
 use crate::auth::{Identity, Permission};
@@ -68,8 +70,10 @@ impl Services {
                 let (reason, detail) = self.describe(refusal);
                 self.limits.refusals.record(reason, address, detail);
                 Err(match refusal {
-                    // Make the client reconnect: the backend is called then.
-                    AttachRefusal::SessionGone if caller.can_only_resume() => Refusal::must_reconnect(),
+                    // Make the client reconnect, so that it is authenticated again: the backend is called then.
+                    AttachRefusal::SessionGone if caller.can_only_resume() => {
+                        Refusal::Unidentified(CloseCode::Overloaded)
+                    }
                     refusal => Refusal::NotAttached(refusal),
                 })
             }

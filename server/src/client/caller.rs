@@ -11,7 +11,7 @@ use crate::auth::{Auth, Identity, bearer};
 pub(crate) struct Caller {
     pub(crate) address: IpAddr,
     /// The token in `Authorization: Bearer`.
-    bearer: Option<String>,
+    pub(crate) bearer: Option<String>,
     /// Whether the client is not a web page, or is a page whose origin is allowed.
     pub(crate) origin_allowed: bool,
     /// Result of the asynchronous authentication, if there was one.
@@ -67,11 +67,6 @@ impl Caller {
     /// which browsers cannot set.
     pub(crate) fn token<'a>(&'a self, in_query: Option<&'a str>) -> Option<&'a str> {
         in_query.or(self.bearer.as_deref())
-    }
-
-    /// Whether a token was sent in the header.
-    pub(crate) fn has_token(&self) -> bool {
-        self.bearer.is_some()
     }
 }
 

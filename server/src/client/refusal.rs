@@ -28,11 +28,6 @@ impl From<ApiError> for Refusal {
 }
 
 impl Refusal {
-    /// Returns the refusal that makes the client reconnect, so that it is authenticated again.
-    pub(super) fn must_reconnect() -> Self {
-        Self::Unidentified(CloseCode::Overloaded)
-    }
-
     /// Returns the close code for a WebSocket.
     pub(crate) fn close_code(&self) -> CloseCode {
         match self {

@@ -29,7 +29,7 @@ pub(crate) use active::{Connection, Parkable};
 pub(crate) use closing::{close_socket, end_stream};
 #[cfg(test)]
 pub(crate) use parked::parked_size;
-pub(crate) use pending_subscriptions::{PendingSubscriptions, RefusedChannel};
+pub(crate) use pending_subscriptions::{PendingSubscriptions, RefusedChannel, RequestedChannel};
 pub(crate) use pending_write::PendingWrite;
 pub(crate) use protocol::{End, Ending, Handled, Link, Protocol};
 #[cfg(feature = "simulation")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::json::Json;
-use encke_core::dialect::{Command, Dialect};
+use encke_core::dialect::{Command, Dialect, StartPosition};
 use encke_core::session::{ConnectionKind, Phase};
 use futures_util::future::{Either, select};
 use hyper::body::Incoming;
@@ -55,7 +55,8 @@ pub(crate) fn accept<B>(
         // mistaken for a request that a proxy has let through.
         let keep_alive = !has_body(request.headers()) && keeps_alive(request.version(), request.headers());
         let is_due = !attached.recovered;
-        Ok(Accepted { attached, writer: ResponseWriter::json(), is_due, channels, last, headers, keep_alive })
+        let channels = channels.into_iter().map(|channel| (channel, StartPosition::Newest(last))).collect();
+        Ok(Accepted { attached, writer: ResponseWriter::json(), is_due, channels, headers, keep_alive })
     };
     admit().map_err(|refusal: Refusal| {
         let reply = refusal.reply(|code| send_away(code, services));

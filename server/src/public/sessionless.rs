@@ -65,11 +65,6 @@ pub(super) struct TakenSocket {
 }
 
 impl IncomingSocket {
-    /// Whether a request or part of one has already been read.
-    fn has_buffered_request(&self) -> bool {
-        matches!(self, Self::AfterPoll(_, read_already, _) if !read_already.is_empty())
-    }
-
     /// Ready when there may be something to read.
     ///
     /// Polls in the same way as a read, so that the waker replaces the previous reader's. Otherwise, the
@@ -98,7 +93,7 @@ impl SessionlessConnection<'_> {
         async move {
             let stopped = pin!(self.context.stop.cancelled());
             let end = &mut ConnectionDeadline::new(self.timeout, self.handshake, stopped, self.context);
-            if socket.has_buffered_request() {
+            if matches!(&socket, IncomingSocket::AfterPoll(_, read_already, _) if !read_already.is_empty()) {
                 // Hundreds of requests may arrive in one packet. Let other tasks run first.
                 yield_now().await;
             }

@@ -49,8 +49,8 @@ pub(super) fn connect(
         }
     };
     let kind = ConnectionKind::Poll { hold };
-    let (client, connection) = ((identity, acknowledged), (kind, &requester.caller));
-    let attached = attach(message, session, client, connection, has_ended, services)?;
+    let client = (&requester.caller, identity, acknowledged);
+    let attached = attach(message, session, client, kind, has_ended, services)?;
     session.mark_advised();
     let writer = ConnectResponseWriter::new(message.reply_to(), acknowledged, advice, browser);
     Ok((attached, Box::new(writer), hold.is_zero()))
@@ -94,8 +94,8 @@ pub(super) fn resume(
 ) -> Result<(Attached, Option<u64>), RefusalReply> {
     let ConnectOptions { acknowledged, .. } = read(message, session)?;
     let identity = identity(message, session, requester, services)?;
-    let (client, connection) = ((identity, acknowledged), (WEBSOCKET, &requester.caller));
-    let attached = attach(message, session, client, connection, || has_ended, services)?;
+    let client = (&requester.caller, identity, acknowledged);
+    let attached = attach(message, session, client, WEBSOCKET, || has_ended, services)?;
     Ok((attached, acknowledged))
 }
 
@@ -104,8 +104,8 @@ pub(super) fn resume(
 fn attach(
     message: &ClientMessage<'_>,
     session: &SessionCell,
-    (identity, acknowledged): (Identity, Option<u64>),
-    (kind, caller): (ConnectionKind, &Caller),
+    (caller, identity, acknowledged): (&Caller, Identity, Option<u64>),
+    kind: ConnectionKind,
     has_ended: impl Fn() -> bool,
     services: &Services,
 ) -> Result<Attached, RefusalReply> {

@@ -160,7 +160,6 @@ impl BayeuxRequest {
                     writer: ResponseWriter::Bayeux(writer),
                     is_due,
                     channels: Vec::new(),
-                    last: 0,
                     headers: cors::lines(requester.headers.get(ORIGIN), Cookies::Allowed),
                     keep_alive: keeps_alive(self.version, &requester.headers),
                 })

@@ -70,7 +70,7 @@ pub(super) fn identity(
     // If the backend has identified the client, a token that is sent again adds nothing.
     let is_decided = services.access.has_connect_hook();
     match token.as_deref().or(query_token.as_deref()) {
-        token if is_decided || (token.is_none() && !caller.has_token()) => {
+        token if is_decided || (token.is_none() && caller.bearer.is_none()) => {
             check_token(message, session, services)?;
             Ok(session.identity())
         }

@@ -32,7 +32,7 @@ pub(crate) struct ConnectResponseWriter {
     pub(crate) browser: Option<BrowserPoll>,
     /// Messages taken from the session, separated by commas.
     events: Vec<u8>,
-    missed: MissedEvents,
+    pub(super) missed: MissedEvents,
     /// Seq of the last event taken from the session.
     seq: Option<u64>,
     /// Whether a subscription has begun or ended.
@@ -69,11 +69,6 @@ impl ConnectResponseWriter {
         let events = std::mem::take(&mut self.events);
         let replies = std::mem::take(&mut self.replies);
         array_response(&[&events, replies.as_bytes(), reply.as_bytes()], self.callback.as_deref())
-    }
-
-    /// Records an event that the reply reports.
-    pub(super) fn record(&mut self, event: &ServerEvent<'_>) {
-        self.missed.record(event);
     }
 
     pub(super) fn has_messages(&self) -> bool {

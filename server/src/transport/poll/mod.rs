@@ -13,14 +13,14 @@ use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 
-use encke_core::dialect::StartPosition;
 use encke_core::session::{ConnectionId, ConnectionInput};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, OptionFuture, Ready, ready, select};
 
-use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
-use crate::connection::{Connection, Parkable, PendingSubscriptions, Socket, drive, end_stream};
+use crate::connection::{
+    Connection, Parkable, PendingSubscriptions, RequestedChannel, Socket, drive, end_stream,
+};
 use crate::parking::ParkBackoff;
 use crate::session::{Attached, SessionHandle};
 
@@ -39,9 +39,7 @@ pub(crate) struct Accepted {
     /// Whether to respond immediately.
     pub(crate) is_due: bool,
     /// Channels to subscribe to in addition to the session's.
-    pub(crate) channels: Vec<ChannelName>,
-    /// Number of newest messages of each channel to send first.
-    pub(crate) last: u64,
+    pub(crate) channels: Vec<RequestedChannel>,
     /// Additional header lines of the response.
     pub(crate) headers: Vec<u8>,
     /// Whether another request may follow on the connection.
@@ -143,14 +141,13 @@ pub(crate) fn open<S: Socket, C: Send + 'static>(
     services: Arc<Services>,
     continuation: C,
 ) -> HeldPoll<S, C> {
-    let Accepted { mut attached, writer, is_due, channels, last, headers, keep_alive } = accepted;
+    let Accepted { mut attached, writer, is_due, channels, headers, keep_alive } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
     // Report revocations immediately.
     let is_due = is_due || !revoked.is_empty();
     let must_subscribe = !recovered || !revoked.is_empty() || !channels.is_empty();
-    let requested = channels.into_iter().map(|channel| (channel, StartPosition::Newest(last)));
-    let subscriptions = must_subscribe.then(|| PendingSubscriptions::new(requested, revoked));
+    let subscriptions = must_subscribe.then(|| PendingSubscriptions::new(channels, revoked));
     let request = HeldRequest { writer, headers: headers.into(), keep_alive, continuation };
     let mut poll = Connection::new(socket, read, Attachment::new(attached, services), request);
     (poll.subscriptions, poll.recovered, poll.is_due) = (subscriptions, recovered, is_due);

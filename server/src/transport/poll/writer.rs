@@ -58,7 +58,9 @@ impl ResponseWriter {
             }
             // The reply to the handshake has greeted the client.
             Self::Bayeux(writer) => {
-                refused.iter().for_each(|(channel, reason)| writer.record(&unsubscribed(channel, reason)));
+                refused
+                    .iter()
+                    .for_each(|(channel, reason)| writer.missed.record(&unsubscribed(channel, reason)));
             }
         }
         self.begin_messages();

@@ -68,7 +68,7 @@ pub(crate) fn write_farewell(out: &mut Vec<u8>, code: CloseCode, entropy: &Entro
 }
 
 /// Writes events without ids.
-pub(super) struct PlainEvents<'a>(pub(super) &'a mut Vec<u8>);
+struct PlainEvents<'a>(&'a mut Vec<u8>);
 
 impl TextSink for PlainEvents<'_> {
     fn text(&mut self, text: &str) {

@@ -1,11 +1,10 @@
 use std::future::Future;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::Json;
-use encke_core::dialect::{Dialect, DialectName, StartPosition};
+use encke_core::dialect::{DialectName, StartPosition};
 use encke_core::frame::Fragments;
 
-use super::event::{EventWriter, PlainEvents, write_farewell, write_heartbeat};
+use super::event::{EventWriter, write_farewell, write_heartbeat};
 use super::positions::Positions;
 use crate::admission::CompactConnection;
 use crate::client::{Services, hello, unsubscribed};
@@ -50,7 +49,7 @@ impl<S: Socket> Protocol<S> for EventStream {
             EventWriter { out: &mut link.out.bytes, token: &token, positions: &mut self.positions };
         events.write_numbered(seq, &hello);
         for (channel, reason) in refused {
-            Json::default().notify(&unsubscribed(channel, reason), &mut PlainEvents(&mut link.out.bytes));
+            events.write_plain(&unsubscribed(channel, reason));
         }
     }
 

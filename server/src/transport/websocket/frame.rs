@@ -1,8 +1,7 @@
 //! Frames sent by the server (RFC 6455, section 5.2), which are never masked and never fragmented.
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::{Dialect, ServerEvent, TextSink, ping_payload};
-use encke_core::session::Heartbeat;
+use encke_core::dialect::{TextSink, ping_payload};
 
 const FINAL: u8 = 0x80;
 const TEXT: u8 = 0x1;
@@ -72,14 +71,6 @@ impl Frames<'_> {
 impl TextSink for Frames<'_> {
     fn text(&mut self, text: &str) {
         self.frame(TEXT, text.as_bytes());
-    }
-}
-
-/// Writes a ping: a frame or a message, as the dialect requires.
-pub(super) fn write_ping<D: Dialect>(dialect: &mut D, seq: u64, frames: &mut Frames<'_>) {
-    match dialect.heartbeat() {
-        Heartbeat::Frame => frames.ping(seq),
-        Heartbeat::Message => dialect.notify(&ServerEvent::Ping { seq }, frames),
     }
 }
 

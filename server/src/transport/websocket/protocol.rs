@@ -4,10 +4,10 @@ use encke_core::Timestamp;
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::dialect::{Dialect, DialectName, ServerEvent, pong_seq};
 use encke_core::frame::{ClientFrame, Fragments, FrameError, decode, lone_pong};
-use encke_core::session::ConnectionInput;
+use encke_core::session::{ConnectionInput, Heartbeat};
 
 use super::dialect::WebSocketDialect;
-use super::frame::{Frames, write_ping};
+use super::frame::Frames;
 use crate::channel::LogMessage;
 use crate::client::{Services, goaway};
 use crate::commands::{CommandHandler, Commands};
@@ -136,7 +136,11 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
 
     fn write_ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64 {
         let seq = self.dialect.acknowledgeable_seq(sent);
-        write_ping(self.dialect.dialect(), seq, &mut Frames(out));
+        let (dialect, mut frames) = (self.dialect.dialect(), Frames(out));
+        match dialect.heartbeat() {
+            Heartbeat::Frame => frames.ping(seq),
+            Heartbeat::Message => dialect.notify(&ServerEvent::Ping { seq }, &mut frames),
+        }
         seq
     }
 
