@@ -47,9 +47,12 @@ pub(super) enum SocketTakeover {
     Poll(poll::Accepted),
 }
 
-/// Outcome of a request: the response, or the takeover of its socket with the entry that counts the client's
-/// connection.
-pub(super) type RequestOutcome = Result<Reply, (SocketTakeover, OpenConnection)>;
+/// Outcome of a request.
+pub(super) enum RequestOutcome {
+    Reply(Reply),
+    /// The request takes over its socket. The entry counts the client's connection.
+    Taken(SocketTakeover, OpenConnection),
+}
 
 /// Answer to a request.
 pub(super) enum Answer<'a> {
@@ -59,7 +62,7 @@ pub(super) enum Answer<'a> {
 
 impl From<Reply> for Answer<'_> {
     fn from(reply: Reply) -> Self {
-        Self::Now(Ok(reply))
+        Self::Now(RequestOutcome::Reply(reply))
     }
 }
 
@@ -72,8 +75,8 @@ impl From<ApiError> for Answer<'_> {
 /// Returns the outcome of a request that takes over its socket if it is accepted.
 fn taken(accepted: Result<SocketTakeover, Box<Reply>>, open_connection: OpenConnection) -> RequestOutcome {
     match accepted {
-        Ok(takeover) => Err((takeover, open_connection)),
-        Err(reply) => Ok(*reply),
+        Ok(takeover) => RequestOutcome::Taken(takeover, open_connection),
+        Err(reply) => RequestOutcome::Reply(*reply),
     }
 }
 
@@ -194,7 +197,7 @@ impl<'a> SessionlessConnection<'a> {
             Ok(session) => {
                 timeout.renew(context);
                 let reply = long_poll::command(request, session, caller, timeout, context);
-                Answer::Later(reply.map(Ok).boxed())
+                Answer::Later(reply.map(RequestOutcome::Reply).boxed())
             }
             Err(reply) => (*reply).into(),
         }
@@ -239,7 +242,7 @@ impl<'a> SessionlessConnection<'a> {
             && let Some(answer) = upgrade_response::head(&request)
         {
             let takeover = SocketTakeover::WebSocket(Upgrade { answer, ..upgrade });
-            return Answer::Now(Err((takeover, client_entry)));
+            return Answer::Now(RequestOutcome::Taken(takeover, client_entry));
         }
         let (reply, upgraded) = upgrade_by_hyper(&mut request);
         if let Some(upgraded) = upgraded {

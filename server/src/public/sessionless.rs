@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
 use super::deadline::{ConnectionDeadline, serve_until};
-use super::routing::{Answer, SessionlessConnection, SocketTakeover};
+use super::routing::{Answer, RequestOutcome, SessionlessConnection, SocketTakeover};
 use super::shared_socket::SharedSocket;
 use super::{Context, NotServed};
 use crate::admission::OpenConnection;
@@ -133,22 +133,22 @@ impl SessionlessConnection<'_> {
         let service = service_fn(|request| {
             // Record the takeover immediately. If hyper finds that the client has disconnected, it may drop
             // the future below without polling it, and the session would never learn of the disconnect.
-            let note = |by| *takeover.lock() = Some(by);
+            let note = |by, entry| *takeover.lock() = Some((by, entry));
             let reply = match this.answer(request, peer.clone()) {
-                Answer::Now(Ok(reply)) => Some(Either::Left(ready(Ok(reply)))),
-                Answer::Later(outcome) => Some(Either::Right(outcome)),
-                Answer::Now(Err(by)) => {
-                    note(by);
+                Answer::Now(RequestOutcome::Taken(by, entry)) => {
+                    note(by, entry);
                     None
                 }
+                Answer::Now(outcome) => Some(Either::Left(ready(outcome))),
+                Answer::Later(outcome) => Some(Either::Right(outcome)),
             };
             let is_first = !has_next_request.swap(true, Ordering::Relaxed);
             async move {
                 let Some(reply) = reply else { return pending().await };
                 let reply = match reply.await {
-                    Ok(reply) => reply,
-                    Err(by) => {
-                        note(by);
+                    RequestOutcome::Reply(reply) => reply,
+                    RequestOutcome::Taken(by, entry) => {
+                        note(by, entry);
                         return pending().await;
                     }
                 };
