@@ -5,7 +5,7 @@ use encke_timeouts::clock::UnixTime;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{AuthError, Identity, Permission, Permissions};
+use super::{AuthError, Permission, Permissions};
 
 /// Maximum length of a user name, in bytes.
 pub(crate) const MAX_USER_BYTES: usize = 255;
@@ -33,62 +33,31 @@ pub(super) struct Claims {
     pub(super) sub: Arc<str>,
     pub(super) iat: Option<UnixTime>,
     pub(super) exp: Option<UnixTime>,
-    nbf: Option<UnixTime>,
     pub(super) permissions: Permissions,
     pub(super) join: Box<[Box<str>]>,
 }
 
-/// Claims returned by the backend: either none, or a complete set with `sub`. Claims without `sub` are an
-/// error.
-#[derive(Debug, Deserialize)]
-pub(crate) struct BackendClaims(serde_json::Map<String, Value>);
-
-impl BackendClaims {
-    /// Returns the identity of a client according to the backend, without a signature. `None` if the backend
-    /// returned no claims.
-    ///
-    /// # Errors
-    /// [`AuthError`], as for a token.
-    pub(crate) fn identity(self, now: UnixTime) -> Result<Option<Identity>, AuthError> {
-        let Self(mut said) = self;
-        // The caller has already handled an error.
-        said.remove("error");
-        if said.is_empty() {
-            return Ok(None);
-        }
-        let raw = serde_json::from_value(Value::Object(said)).map_err(|_| AuthError::Malformed)?;
-        let claims = Claims::parse(raw, None)?;
-        claims.check_time(now)?;
-        // The backend vouches for the client at this moment.
-        let issued = claims.iat.or(Some(now));
-        Ok(Some(Identity::new(claims.sub, issued, claims.exp, claims.permissions, claims.join)))
-    }
-}
-
 impl Claims {
-    /// Validates the claims. `name` is the audience that the server expects, if one is configured.
-    pub(super) fn parse(raw: RawClaims, name: Option<&str>) -> Result<Self, AuthError> {
+    /// Validates the claims. `name` is the audience that the server expects, if one is configured. A token is
+    /// expired at its `exp` (RFC 7519, section 4.1.4).
+    pub(super) fn parse(raw: RawClaims, name: Option<&str>, now: UnixTime) -> Result<Self, AuthError> {
         check_audience(raw.aud.as_ref(), name)?;
         let permissions = raw.channels.as_ref().map(Permissions::parse).transpose()?.unwrap_or_default();
-        Ok(Self {
+        let claims = Self {
             join: parse_join(raw.join.as_ref(), &permissions)?,
             sub: parse_sub(raw.sub)?,
             iat: parse_date("iat", raw.iat.as_ref(), Duration::ZERO)?,
             exp: parse_date("exp", raw.exp.as_ref(), ROUND_UP)?,
-            nbf: parse_date("nbf", raw.nbf.as_ref(), ROUND_UP)?,
             permissions,
-        })
-    }
-
-    /// Checks `exp` and `nbf`. A token is expired at its `exp` (RFC 7519, section 4.1.4).
-    pub(super) fn check_time(&self, now: UnixTime) -> Result<(), AuthError> {
-        if self.exp.is_some_and(|exp| now >= exp) {
+        };
+        let nbf = parse_date("nbf", raw.nbf.as_ref(), ROUND_UP)?;
+        if claims.exp.is_some_and(|exp| now >= exp) {
             return Err(AuthError::Expired);
         }
-        if self.nbf.is_some_and(|nbf| now + NOT_BEFORE_LEEWAY < nbf) {
+        if nbf.is_some_and(|nbf| now + NOT_BEFORE_LEEWAY < nbf) {
             return Err(AuthError::NotYetValid);
         }
-        Ok(())
+        Ok(claims)
     }
 
     /// Checks the token's lifetime. Unless the token has both `iat` and `exp`, its lifetime is unknown, and

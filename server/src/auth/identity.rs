@@ -3,22 +3,15 @@ use std::time::Duration;
 
 use encke_timeouts::clock::UnixTime;
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
+use serde_json::Value;
 
-use super::{Permission, Permissions};
+use super::claims::Claims;
+use super::{AuthError, Permission, Permissions};
 
 /// Identity and permissions of a client. It has the size of a pointer, because every session contains one.
 #[derive(Clone, Debug, Default)]
-pub struct Identity(Option<Arc<IdentityData>>);
-
-#[derive(Debug)]
-struct IdentityData {
-    user: Arc<str>,
-    issued: Option<UnixTime>,
-    expires: Option<UnixTime>,
-    permissions: Permissions,
-    /// Channels that the client's sessions join when they begin.
-    join: Box<[Box<str>]>,
-}
+pub struct Identity(Option<Arc<Claims>>);
 
 /// [`Identity`] as stored in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -29,9 +22,8 @@ pub(crate) struct IdentityRecord {
     /// Wall-clock time.
     #[n(1)]
     expires_ms: Option<u64>,
-    /// Rules: a channel's name or prefix, whether it is a prefix, and the permissions as bits.
     #[n(2)]
-    rules: Vec<(String, bool, u8)>,
+    rules: Permissions,
     /// Wall-clock time.
     #[n(3)]
     issued_ms: Option<u64>,
@@ -43,25 +35,15 @@ impl Identity {
     /// Identity of an anonymous client, which has all permissions. Used where no token is needed.
     pub const ANONYMOUS: Self = Self(None);
 
-    pub(super) fn new(
-        user: Arc<str>,
-        issued: Option<UnixTime>,
-        expires: Option<UnixTime>,
-        permissions: Permissions,
-        join: Box<[Box<str>]>,
-    ) -> Self {
-        Self(Some(Arc::new(IdentityData { user, issued, expires, permissions, join })))
-    }
-
     /// The token's `sub`, or `None` for an anonymous client.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
-        self.0.as_ref().map(|known| &*known.user)
+        self.0.as_ref().map(|known| &*known.sub)
     }
 
     /// [`user`](Self::user) as a shared string.
     pub(crate) fn shared_user(&self) -> Option<Arc<str>> {
-        self.0.as_ref().map(|known| Arc::clone(&known.user))
+        self.0.as_ref().map(|known| Arc::clone(&known.sub))
     }
 
     /// Channels that the client's sessions join when they begin.
@@ -71,40 +53,38 @@ impl Identity {
 
     /// The token's `iat`, if present.
     pub(crate) fn issued(&self) -> Option<UnixTime> {
-        self.0.as_ref()?.issued
+        self.0.as_ref()?.iat
     }
 
     /// When the token expires, if it has an `exp`.
     #[must_use]
     pub fn expires(&self) -> Option<UnixTime> {
-        self.0.as_ref()?.expires
+        self.0.as_ref()?.exp
     }
 
     /// Creates the record for a snapshot, or `None` for an anonymous client.
     pub(crate) fn record(&self) -> Option<IdentityRecord> {
         let known = self.0.as_ref()?;
-        let rules = known.permissions.rules();
         Some(IdentityRecord {
-            user: known.user.to_string(),
-            expires_ms: known.expires.map(UnixTime::as_millis),
-            rules: rules.map(|(name, prefix, allowed)| (name.to_owned(), prefix, allowed)).collect(),
-            issued_ms: known.issued.map(UnixTime::as_millis),
+            user: known.sub.to_string(),
+            expires_ms: known.exp.map(UnixTime::as_millis),
+            rules: known.permissions.clone(),
+            issued_ms: known.iat.map(UnixTime::as_millis),
             join: self.joins().map(ToOwned::to_owned).collect(),
         })
     }
 
     /// Reverse of [`Self::record`].
     pub(crate) fn restore(record: Option<IdentityRecord>) -> Self {
+        let time = |millis| UnixTime::since_epoch(Duration::from_millis(millis));
         record.map_or(Self::ANONYMOUS, |IdentityRecord { user, expires_ms, rules, issued_ms, join }| {
-            let time = |millis| UnixTime::since_epoch(Duration::from_millis(millis));
-            let (issued, expires) = (issued_ms.map(time), expires_ms.map(time));
-            Self::new(
-                user.into(),
-                issued,
-                expires,
-                Permissions::from_rules(rules),
-                join.into_iter().map(Into::into).collect(),
-            )
+            Self::from(Claims {
+                sub: user.into(),
+                iat: issued_ms.map(time),
+                exp: expires_ms.map(time),
+                permissions: rules,
+                join: join.into_iter().map(Into::into).collect(),
+            })
         })
     }
 
@@ -119,5 +99,36 @@ impl Identity {
     #[must_use]
     pub fn is_same_user(&self, other: &Self) -> bool {
         self.user() == other.user()
+    }
+}
+
+impl From<Claims> for Identity {
+    fn from(claims: Claims) -> Self {
+        Self(Some(Arc::new(claims)))
+    }
+}
+
+/// Claims returned by the backend: either none, or a complete set with `sub`. Claims without `sub` are an
+/// error.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BackendClaims(serde_json::Map<String, Value>);
+
+impl BackendClaims {
+    /// Returns the identity of a client according to the backend, without a signature. `None` if the backend
+    /// returned no claims.
+    ///
+    /// # Errors
+    /// [`AuthError`], as for a token.
+    pub(crate) fn identity(self, now: UnixTime) -> Result<Option<Identity>, AuthError> {
+        let Self(mut said) = self;
+        // The caller has already handled an error.
+        said.remove("error");
+        if said.is_empty() {
+            return Ok(None);
+        }
+        let raw = serde_json::from_value(Value::Object(said)).map_err(|_| AuthError::Malformed)?;
+        let claims = Claims::parse(raw, None, now)?;
+        // The backend vouches for the client at this moment.
+        Ok(Some(Claims { iat: claims.iat.or(Some(now)), ..claims }.into()))
     }
 }

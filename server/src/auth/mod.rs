@@ -32,7 +32,7 @@ pub(crate) use host_port::HostPort;
 pub(crate) use hosts::BadHost;
 pub use hosts::{Hosts, NotAHost};
 pub use identity::Identity;
-pub(crate) use identity::IdentityRecord;
+pub(crate) use identity::{BackendClaims, IdentityRecord};
 pub use key_set::KeySet;
 pub(crate) use key_set::{BadKeySet, parse_key_set};
 pub use keys::{Algorithm, BadKey, Key};
@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use claims::Claims;
-pub(crate) use claims::{BackendClaims, MAX_USER_BYTES};
+pub(crate) use claims::MAX_USER_BYTES;
 use encke_timeouts::clock::UnixTime;
 
 /// Access control settings. By default, everything is allowed, except for browsers: see [`Origins`].
@@ -100,12 +100,11 @@ impl Auth {
         let token = token.filter(|token| !token.is_empty()).ok_or(AuthError::Missing)?;
         let fetched = self.fetched_keys();
         let raw = keys::verify(self.keys.iter().chain(&*fetched), token)?;
-        let claims = Claims::parse(raw, self.audience.as_deref())?;
-        claims.check_time(now)?;
+        let claims = Claims::parse(raw, self.audience.as_deref(), now)?;
         if let Some(longest) = self.max_token_lifetime {
             claims.check_lifetime(longest, now)?;
         }
-        Ok(Identity::new(claims.sub, claims.iat, claims.exp, claims.permissions, claims.join))
+        Ok(claims.into())
     }
 
     /// Signs a token with the HS256 key of this `kid`, or with the key that has no `kid`.

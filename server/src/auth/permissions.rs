@@ -1,3 +1,4 @@
+use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::EnumString;
@@ -27,16 +28,24 @@ impl Permission {
 }
 
 /// Permissions granted by a token: a list of rules. A permission is granted if at least one rule grants it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
 pub struct Permissions {
-    rules: Box<[Rule]>,
+    #[n(0)]
+    rules: Vec<Rule>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(array)]
 struct Rule {
     /// A channel's name or prefix.
+    #[n(0)]
     name: Box<str>,
+    /// Whether `name` is a prefix.
+    #[n(1)]
     prefix: bool,
+    /// Permissions, as bits.
+    #[n(2)]
     allowed: u8,
 }
 
@@ -44,20 +53,6 @@ impl Permissions {
     #[must_use]
     pub fn allows(&self, permission: Permission, channel: &str) -> bool {
         self.rules.iter().any(|rule| rule.allowed & permission.bit() != 0 && rule.covers(channel))
-    }
-
-    /// Returns the rules as stored in a snapshot: a channel's name or prefix, whether it is a prefix, and the
-    /// permissions as bits.
-    pub(super) fn rules(&self) -> impl Iterator<Item = (&str, bool, u8)> {
-        self.rules.iter().map(|rule| (&*rule.name, rule.prefix, rule.allowed))
-    }
-
-    /// Reverse of [`Self::rules`].
-    pub(super) fn from_rules(rules: impl IntoIterator<Item = (String, bool, u8)>) -> Self {
-        let rules = rules.into_iter();
-        Self {
-            rules: rules.map(|(name, prefix, allowed)| Rule { name: name.into(), prefix, allowed }).collect(),
-        }
     }
 
     /// Parses the claim `channels`, such as `{"news":["subscribe"],"chat.*":["subscribe","publish"]}`.

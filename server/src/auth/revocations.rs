@@ -114,6 +114,7 @@ impl Revocations {
 mod tests {
     use super::*;
     use crate::auth::Permissions;
+    use crate::auth::claims::Claims;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -122,7 +123,8 @@ mod tests {
     }
 
     fn token(user: &str, issued: Option<u64>) -> Identity {
-        Identity::new(user.into(), issued.map(at), None, Permissions::default(), Box::default())
+        let (iat, permissions) = (issued.map(at), Permissions::default());
+        Claims { sub: user.into(), iat, exp: None, permissions, join: Box::default() }.into()
     }
 
     #[test]
