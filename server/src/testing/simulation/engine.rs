@@ -5,13 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use super::SimulatedSocket;
 use super::delayed_engine::DelayedEngine;
-use super::socket::Adapter;
+use super::socket::SimulatedStream;
 use crate::config::{EngineConfig, Settings};
-use crate::engine::{
-    LogEngine, MemoryEngine, RedisAddress, RedisEngine, RedisLocation, SimulatedRedis, Stream,
-};
+use crate::engine::{LogEngine, MemoryEngine, RedisAddress, RedisEngine, RedisLocation, SimulatedRedis};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::session::SessionRef;
@@ -24,7 +21,7 @@ pub enum SimulatedEngine {
     /// A simulated Redis.
     Redis {
         /// Opens a connection, or fails if Redis is down.
-        connect: Box<dyn Fn() -> io::Result<Box<dyn SimulatedSocket>> + Send + Sync>,
+        connect: Box<dyn Fn() -> io::Result<SimulatedStream> + Send + Sync>,
     },
 }
 
@@ -45,7 +42,7 @@ pub(super) fn make_engine(
             let Ok(EngineConfig::Redis(mut settings)) = config.map(|config| config.engine) else {
                 unreachable!("the settings are valid and select Redis");
             };
-            let connect = move || connect().map(|socket| Box::new(Adapter(socket)) as Box<dyn Stream>);
+            let connect = move || connect().map(|SimulatedStream(stream)| stream);
             settings.location = RedisLocation::Address(RedisAddress::Simulated(SimulatedRedis::new(connect)));
             let MemoryEngine { channels, timeouts } = memory;
             Arc::new(RedisEngine::start(*settings, channels, timeouts, entropy, executor))

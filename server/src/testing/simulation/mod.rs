@@ -55,7 +55,7 @@ pub use bayeux::{AcceptedConnect, ConnectRequest};
 pub use engine::SimulatedEngine;
 pub use polls::HeldPoll;
 pub use restart::RestoreResult;
-pub use socket::SimulatedSocket;
+pub use socket::{SimulatedSocket, SimulatedStream};
 pub use views::{ChannelView, ServerTotals, SessionView};
 
 /// A task of the server.

@@ -7,6 +7,7 @@ use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{self, ParkedSocket};
+use crate::engine::Stream;
 use crate::parking::AnyPoller;
 
 /// A socket in memory, with the operations that connections use.
@@ -46,45 +47,15 @@ pub trait SimulatedSocket: Unpin + Send + 'static {
     fn on_unpark(&mut self) {}
 }
 
-impl SimulatedSocket for Box<dyn SimulatedSocket> {
-    fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        (**self).poll_receive(context, into)
-    }
+/// Simulated connection to Redis.
+#[expect(missing_debug_implementations, reason = "sockets do not implement Debug")]
+pub struct SimulatedStream(pub(super) Box<dyn Stream>);
 
-    fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        (**self).poll_send(context, bytes)
-    }
-
-    fn end_stream(&mut self) {
-        (**self).end_stream();
-    }
-
-    fn holds_bytes(&self) -> bool {
-        (**self).holds_bytes()
-    }
-
-    fn is_over(&self) -> bool {
-        (**self).is_over()
-    }
-
-    fn unacknowledged(&self) -> Unacknowledged {
-        (**self).unacknowledged()
-    }
-
-    fn can_park(&self) -> bool {
-        (**self).can_park()
-    }
-
-    fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        (**self).poll_readable(context)
-    }
-
-    fn on_park(&mut self) {
-        (**self).on_park();
-    }
-
-    fn on_unpark(&mut self) {
-        (**self).on_unpark();
+impl SimulatedStream {
+    /// Wraps the server's end of a connection.
+    #[must_use]
+    pub fn new(socket: impl SimulatedSocket) -> Self {
+        Self(Box::new(Adapter(socket)))
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use encke_server::testing::simulation::SimulatedSocket;
+use encke_server::simulation::SimulatedStream;
 use parking_lot::Mutex;
 
 use connection::{RedisLink, ServerEnd};
@@ -72,7 +72,7 @@ impl Redis {
     }
 
     /// Opens a connection for a server.
-    pub(crate) fn connect(&self) -> io::Result<Box<dyn SimulatedSocket>> {
+    pub(crate) fn connect(&self) -> io::Result<SimulatedStream> {
         let mut state = self.0.lock();
         if state.is_down {
             return Err(io::ErrorKind::ConnectionRefused.into());
@@ -80,7 +80,7 @@ impl Redis {
         state.opened += 1;
         let number = state.opened;
         state.connections.insert(number, RedisLink::default());
-        Ok(Box::new(ServerEnd { redis: self.clone(), number }))
+        Ok(SimulatedStream::new(ServerEnd { redis: self.clone(), number }))
     }
 
     /// Sets the time, in milliseconds since 1970.
