@@ -15,9 +15,6 @@ use crate::channel::ChannelName;
 use crate::engine::EngineError;
 use crate::metrics::ReminderOutcome;
 
-/// Maximum number of reminders being published to the engine simultaneously. The engine's own limit is
-/// higher, because clients publish, too.
-pub(super) const MAX_PUBLISHING: usize = 256;
 /// Pause before the next attempt if the engine is overloaded.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 

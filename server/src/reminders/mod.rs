@@ -28,11 +28,14 @@ use crate::executor::Executor;
 use crate::locks::{Mutex, level};
 use crate::metrics::Metrics;
 use crate::session::SessionRef;
-use execution::MAX_PUBLISHING;
 use table::{ReminderEntry, ReminderTable};
 
 pub(crate) use record::ReminderRecord;
-pub(crate) use reminder::{BadReminder, MAX_DELAY, ReminderAction, ReminderKey, compact};
+pub(crate) use reminder::{BadReminder, MAX_DELAY, PendingReminder, ReminderAction, ReminderKey, compact};
+
+/// Maximum number of reminders being published to the engine simultaneously. The engine's own limit is
+/// higher, because clients publish, too.
+const MAX_PUBLISHING: usize = 256;
 
 /// Interface through which reminders use webhooks.
 pub(crate) trait WebhookSink: fmt::Debug + Send + Sync + 'static {
@@ -58,13 +61,6 @@ pub(crate) struct Reminders {
     publishing: Semaphore,
     /// Notified when no more reminders are being executed.
     settled: Notify,
-}
-
-/// A pending reminder.
-#[derive(Clone, Debug)]
-pub(crate) struct PendingReminder {
-    pub(crate) due_in: Duration,
-    pub(crate) action: ReminderAction,
 }
 
 /// Why a request was rejected. Nothing was changed.

@@ -3,8 +3,7 @@ use std::time::Duration;
 use minicbor::{Decode, Encode};
 use serde_json::value::RawValue;
 
-use super::PendingReminder;
-use super::reminder::{BadReminder, MAX_DELAY, ReminderAction, ReminderKey, compact};
+use super::reminder::{BadReminder, MAX_DELAY, PendingReminder, ReminderAction, ReminderKey, compact};
 use crate::channel::ChannelName;
 
 /// A reminder in a snapshot.

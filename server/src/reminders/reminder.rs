@@ -25,6 +25,13 @@ pub(crate) enum ReminderAction {
     Webhook { name: Box<str>, data: Arc<RawValue> },
 }
 
+/// A pending reminder.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingReminder {
+    pub(crate) due_in: Duration,
+    pub(crate) action: ReminderAction,
+}
+
 /// Why a reminder is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadReminder {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use encke_core::Timestamp;
 use encke_timeouts::TimerCell;
 
-use super::PendingReminder;
-use super::reminder::{ReminderAction, ReminderKey};
+use super::reminder::{PendingReminder, ReminderAction, ReminderKey};
 
 /// Tables of at most this capacity are not shrunk.
 const MIN_SHRINK_CAPACITY: usize = 64;
