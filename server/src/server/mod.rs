@@ -6,7 +6,7 @@ pub mod documented;
 pub(crate) mod expiry;
 mod listeners;
 pub(crate) mod parking_threads;
-mod persistence;
+pub(crate) mod persistence;
 mod watchdog;
 
 use std::future::IntoFuture;

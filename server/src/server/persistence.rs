@@ -7,7 +7,8 @@ use crate::client;
 use crate::session::Channel;
 use crate::snapshot::{self, ConsumedFile, LoadOutcome, SnapshotLock, SnapshotState};
 
-fn snapshot_sources(client: &client::Services) -> SnapshotState {
+/// Returns the state that a snapshot saves or restores.
+pub(crate) fn snapshot_state(client: &client::Services) -> SnapshotState {
     SnapshotState {
         sessions: Arc::clone(&client.sessions),
         channels: Arc::clone(&client.logs.channels),
@@ -22,7 +23,7 @@ pub(super) fn restore(
     client: &client::Services,
 ) -> io::Result<(Vec<Arc<Channel>>, Option<ConsumedFile>)> {
     let path = claimed.settings().path.display();
-    match snapshot::load(claimed.settings(), &snapshot_sources(client), client.timeouts.clock().unix_now())? {
+    match snapshot::load(claimed.settings(), &snapshot_state(client), client.timeouts.clock().unix_now())? {
         LoadOutcome::Absent => tracing::info!(%path, "no snapshot found; starting without sessions"),
         LoadOutcome::Restored { logs, sessions, skipped, age, channels, taken } => {
             tracing::info!(%path, logs, sessions, skipped, ?age, "snapshot restored");
@@ -42,7 +43,7 @@ pub(super) fn write_snapshot(claimed: &SnapshotLock, client: &client::Services) 
     let path = &claimed.settings().path;
     let clock = client.timeouts.clock();
     let started = clock.uptime();
-    match snapshot::write(path, &snapshot_sources(client), clock.unix_now()) {
+    match snapshot::write(path, &snapshot_state(client), clock.unix_now()) {
         Ok((logs, sessions)) => {
             let took = clock.uptime().saturating_sub(started);
             tracing::info!(path = %path.display(), logs, sessions, ?took, "snapshot written");

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use minicbor::{Decode, Encode};
 use ring::digest::{Context, SHA256};
 
-use super::load::LoadError;
+use super::error::LoadError;
 
 /// Magic bytes at the start of every snapshot.
 pub(super) const MAGIC: &[u8; 16] = b"encke snapshot\r\n";

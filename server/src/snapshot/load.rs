@@ -1,4 +1,5 @@
 use std::collections::HashSet;
+use std::error::Error;
 use std::fs::{File, rename};
 use std::io::{self, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::time::Duration;
 use encke_core::session::Outbox;
 use encke_timeouts::clock::UnixTime;
 
+use super::error::LoadError;
 use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordReader, SESSION};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
 use super::lock::with_extension;
@@ -17,39 +19,6 @@ use crate::auth::RevocationRecord;
 use crate::channel::{LogRecord, RestoredLogs};
 use crate::reminders::ReminderRecord;
 use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredNotice, StoredSession};
-
-/// Why a snapshot cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// The file is not a snapshot.
-    #[error("the file is not a snapshot")]
-    NotASnapshot,
-    /// The file was written by a newer server.
-    #[error("written by a newer server: its version is {major}, this server reads {MAJOR}")]
-    Newer {
-        /// Version of the format.
-        major: u16,
-    },
-    /// A record is invalid.
-    #[error("the record at byte {at}: {problem}")]
-    Damaged {
-        /// Offset of the record in bytes.
-        at: u64,
-        problem: String,
-    },
-}
-
-impl LoadError {
-    /// Extension given to a file that is set aside because of this error.
-    fn extension(&self) -> &'static str {
-        match self {
-            Self::Newer { .. } => "newer",
-            Self::Io(_) | Self::NotASnapshot | Self::Damaged { .. } => "damaged",
-        }
-    }
-}
 
 /// Result of looking for a snapshot at startup.
 #[derive(Debug)]
@@ -215,31 +184,28 @@ fn apply(from: impl Read, kept: &SnapshotState) -> Result<(RestoreCounts, Vec<Ar
     let mut logs = RestoredLogs::<SessionRef>::default();
     let mut restored = RestoredSessions::default();
     for_each_record(from, |reader, record| {
-        let outcome: Result<(), String> = match record {
-            SnapshotRecord::Header(header) => {
-                sessions.restore_connections(header.connections);
-                channels.restore_numbers(header.next_channel).map_err(|error| error.to_string())
+        let restore = || -> Result<(), Box<dyn Error>> {
+            match record {
+                SnapshotRecord::Header(header) => {
+                    sessions.restore_connections(header.connections);
+                    channels.restore_numbers(header.next_channel)?;
+                }
+                SnapshotRecord::Log(log) => {
+                    counts.logs += 1;
+                    channels.restore(log, &mut logs)?;
+                }
+                SnapshotRecord::Session(session) => sessions.restore(*session, &mut logs, &mut restored)?,
+                SnapshotRecord::Ended(ended) => sessions.restore_end(&ended)?,
+                SnapshotRecord::Revoked(revoked) => sessions.revocations().restore(&revoked)?,
+                SnapshotRecord::PresenceChange(telling) => sessions.restore_notice(&telling)?,
+                SnapshotRecord::Reminder(reminder) => {
+                    let of_key = |error| format!("reminder {:?}: {error}", reminder.key);
+                    reminders.restore(&reminder).map_err(of_key)?;
+                }
             }
-            SnapshotRecord::Log(log) => {
-                counts.logs += 1;
-                channels.restore(log, &mut logs).map_err(|error| error.to_string())
-            }
-            SnapshotRecord::Session(session) => {
-                sessions.restore(*session, &mut logs, &mut restored).map_err(|error| error.to_string())
-            }
-            SnapshotRecord::Ended(ended) => sessions.restore_end(&ended).map_err(|error| error.to_string()),
-            SnapshotRecord::Revoked(revoked) => {
-                sessions.revocations().restore(&revoked).map_err(|error| error.to_string())
-            }
-            SnapshotRecord::PresenceChange(telling) => {
-                sessions.subscriptions.join_leave().restore(&telling).map_err(|error| error.to_string())
-            }
-            SnapshotRecord::Reminder(reminder) => {
-                let of_key = |error| format!("reminder {:?}: {error}", reminder.key);
-                reminders.restore(&reminder).map_err(of_key)
-            }
+            Ok(())
         };
-        if let Err(problem) = outcome {
+        if let Err(problem) = restore() {
             counts.skipped += 1;
             if counts.skipped <= MAX_LOGGED_SKIPS {
                 tracing::error!(error = %reader.damaged(problem), "snapshot record skipped");

@@ -11,6 +11,7 @@
 //! before any client was served. A lock is required for reading and writing, so startup waits until the
 //! previous process has finished writing.
 
+mod error;
 mod frames;
 mod header;
 mod load;
@@ -22,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use load::LoadError;
+pub use error::LoadError;
 pub(crate) use load::{ConsumedFile, LoadOutcome, load};
 pub use lock::{SnapshotLock, SnapshotLockError};
 pub use show::show;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use encke_timeouts::clock::UnixTime;
 
-use super::load::{LoadError, SnapshotRecord, check, for_each_record, open};
+use super::error::LoadError;
+use super::load::{SnapshotRecord, check, for_each_record, open};
 use crate::channel::LogRecord;
 use crate::session::StoredSession;
 

@@ -14,7 +14,7 @@ use {
     crate::entropy::Entropy,
     crate::events::{HookSink, NoHooks},
     crate::executor::NoTasks,
-    crate::server::assembly,
+    crate::server::{assembly, persistence},
     encke_timeouts::Timeouts,
     encke_timeouts::clock::{Clock, SimulatedTime, UnixTime},
     std::sync::{Arc, LazyLock},
@@ -171,9 +171,5 @@ fn empty_state() -> snapshot::SnapshotState {
     let entropy = Entropy::system();
     let events = Box::new(HookSink(Box::new(NoHooks)));
     let client = assembly::client_services(config, timeouts, entropy, Arc::new(NoTasks), events);
-    snapshot::SnapshotState {
-        sessions: client.sessions,
-        channels: client.logs.channels,
-        reminders: client.reminders,
-    }
+    persistence::snapshot_state(&client)
 }

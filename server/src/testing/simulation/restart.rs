@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::SimulatedServer;
-use crate::snapshot::{self, LoadOutcome, SnapshotSettings, SnapshotState};
+use crate::server::persistence::snapshot_state;
+use crate::snapshot::{self, LoadOutcome, SnapshotSettings};
 
 /// Result of loading the snapshot at startup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl SimulatedServer {
     /// I/O errors.
     pub fn write_snapshot(&self, path: &Path) -> io::Result<()> {
         let now = self.public.client.timeouts.clock().unix_now();
-        snapshot::write(path, &self.kept(), now).map(drop)
+        snapshot::write(path, &snapshot_state(&self.public.client), now).map(drop)
     }
 
     /// Restores the snapshot of the previous process at startup, unless it is too old.
@@ -52,7 +53,7 @@ impl SimulatedServer {
         let settings = SnapshotSettings { path: path.to_owned(), max_age };
         let now = self.public.client.timeouts.clock().unix_now();
         let mut restored = Vec::new();
-        let result = match snapshot::load(&settings, &self.kept(), now)? {
+        let result = match snapshot::load(&settings, &snapshot_state(&self.public.client), now)? {
             LoadOutcome::Absent => RestoreResult::NoFile,
             LoadOutcome::Restored { sessions, skipped, channels, taken, .. } => {
                 taken.remove()?;
@@ -72,14 +73,5 @@ impl SimulatedServer {
     pub fn start_empty(&self) {
         self.public.client.logs.engine.adopt_restored(Vec::new());
         self.public.client.sessions.subscriptions.join_leave().start();
-    }
-
-    fn kept(&self) -> SnapshotState {
-        let client = &self.public.client;
-        SnapshotState {
-            sessions: std::sync::Arc::clone(&client.sessions),
-            channels: std::sync::Arc::clone(&client.logs.channels),
-            reminders: std::sync::Arc::clone(&client.reminders),
-        }
     }
 }
