@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use encke_core::Timestamp;
 
 use served_time::ServedTime;
+pub use served_time::nanos;
 
 use served_time::TurnTime;
 #[cfg(feature = "simulation")]
@@ -148,12 +149,6 @@ pub fn monotonic_now() -> Duration {
 pub fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
-}
-
-/// Converts a duration to nanoseconds, which cover 584 years.
-#[must_use]
-pub fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 
-use super::nanos;
-
 /// Time at the start of a wheel turn, and the length of the stall before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TurnTime {
@@ -53,6 +51,12 @@ impl ServedTime {
     pub(super) fn plan_wake_up(&self, wake_up: Timestamp) {
         self.limit.store(wake_up.as_nanos().saturating_add(self.stall_threshold), Ordering::Release);
     }
+}
+
+/// Converts a duration to nanoseconds, which cover 584 years.
+#[must_use]
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

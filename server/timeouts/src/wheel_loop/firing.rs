@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use encke_core::Timestamp;
 use encke_wheel::{Expiry, ReusableTimers, Tick, TimerKey, WorkBudget};
 
-use super::{WheelEntry, WheelLoop};
+use super::{StopReason, WheelEntry, WheelLoop};
 use crate::arming::{NextState, RequestedDeadline, recheck_fence};
 use crate::timer::Timer;
 use crate::timer_owner::TimerOwner;
@@ -16,14 +16,6 @@ use crate::workers::BATCH_SIZE;
 
 /// A timer that has fired, its owner's request at that time, and the next state that was announced.
 type Fired = (TimerKey, RequestedDeadline, NextState);
-
-/// Why no more timers are fired.
-pub(super) enum StopReason {
-    /// The next batch for the workers is full.
-    Full,
-    OutOfWork,
-    UpToDate,
-}
 
 impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
     /// Advances the wheel until the next batch is full. Due timers are added to the batch; all others are

@@ -18,7 +18,6 @@ use crate::timeouts::Timeouts;
 use crate::timer::{Timer, TimerRef};
 use crate::wheel_settings::WheelSettings;
 use crate::workers::ExpiryBatch;
-use firing::StopReason;
 
 /// Units of work (expiries and cascades) between reads of the channel. When many timers expire on one tick,
 /// timers cancelled in the meantime can still be removed.
@@ -65,6 +64,14 @@ pub(crate) struct WheelLoop<W> {
 pub(crate) enum DispatchOutcome {
     Done,
     ChannelFull,
+}
+
+/// Why no more timers are fired.
+enum StopReason {
+    /// The next batch for the workers is full.
+    Full,
+    OutOfWork,
+    UpToDate,
 }
 
 impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
