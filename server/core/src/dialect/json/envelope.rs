@@ -4,8 +4,10 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::read::{MAX_NAME_CHARS, shortened};
 use crate::dialect::json_fields::Text;
+
+/// Maximum length of a command name quoted in an error.
+pub(super) const MAX_NAME_CHARS: usize = 32;
 
 /// The outer object of a command. Its body is not parsed yet, so the `id` is known even if the command is
 /// invalid.
@@ -50,4 +52,9 @@ impl<'de> Visitor<'de> for EnvelopeVisitor {
         let command = command.ok_or_else(|| de::Error::custom("expected exactly one command, found none"))?;
         Ok(Envelope { id, command })
     }
+}
+
+pub(super) fn shortened(text: &str, chars: usize) -> &str {
+    let end = text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
+    &text[..end]
 }

@@ -14,10 +14,7 @@ pub use wire::{
     Subscribed, SubscriberInfo, Unsubscribed,
 };
 
-use super::{
-    ByPattern, CommandRequest, Dialect, DialectName, Encoded, Encoding, Response, ServerEvent, TextSink,
-};
-use crate::message::{Message, Stamp};
+use super::{CommandRequest, Dialect, DialectName, Response, ServerEvent, TextSink};
 use crate::session::Heartbeat;
 
 /// Version announced in [`Hello`].
@@ -56,28 +53,6 @@ impl Dialect for Json {
             ServerMessage::Hello(hello) => to.text(&write::hello(&hello)),
             message => to.text(&message.to_json()),
         }
-    }
-}
-
-impl Encoding for Json {
-    fn encode(message: &Message<'_>) -> Encoded<Self> {
-        write::encode(message)
-    }
-
-    fn stamp_before_data(before: &str) -> Stamp<'_> {
-        write::stamp_before_data(before)
-    }
-
-    fn encode_pattern(name: &str, epoch: &str) -> Box<str> {
-        write::encode_pattern(name, epoch)
-    }
-
-    fn message_len(encoded: &str, seq: u64, by: Option<ByPattern<'_>>) -> usize {
-        write::message_len(encoded, seq, by)
-    }
-
-    fn write_message(encoded: &str, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>) {
-        write::write_message(encoded, seq, by, out);
     }
 }
 

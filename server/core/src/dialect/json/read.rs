@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 
-use super::envelope::Envelope;
+use super::envelope::{Envelope, MAX_NAME_CHARS, shortened};
 use crate::dialect::json_fields::Text;
 use crate::dialect::{Command, CommandError, CommandRequest, ErrorCode, PublishKey, Since, StartPosition};
 
@@ -53,18 +53,11 @@ fn read<'a>(name: &str, body: &'a RawValue) -> serde_json::Result<Option<Command
     }))
 }
 
-/// Maximum length of a command name quoted in an error.
-pub(super) const MAX_NAME_CHARS: usize = 32;
 const MAX_MESSAGE_CHARS: usize = 200;
 
 fn malformed(message: &dyn fmt::Display) -> CommandError {
     let message = message.to_string();
     CommandError { code: ErrorCode::Malformed, message: shortened(&message, MAX_MESSAGE_CHARS).to_owned() }
-}
-
-pub(super) fn shortened(text: &str, chars: usize) -> &str {
-    let end = text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
-    &text[..end]
 }
 
 #[derive(Deserialize)]

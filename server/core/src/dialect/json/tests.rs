@@ -6,10 +6,11 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::close::CloseCode;
 use crate::dialect::{
-    Command, CommandError, ErrorCode, Member, PublishKey, Since, StartPosition, Success, UserPresence,
+    ByPattern, Command, CommandError, Encoding, ErrorCode, Member, PublishKey, Since, StartPosition, Success,
+    UserPresence,
 };
 use crate::encodings::Encodings;
-use crate::message::{CompactJson, Content, ContentKind, JsonString};
+use crate::message::{CompactJson, Content, ContentKind, JsonString, Message};
 
 #[test]
 fn server_messages_have_the_specified_bytes() {

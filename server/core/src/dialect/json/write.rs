@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::wire::{Gap, Goaway, Hello, Ping, Reply, ReplyOutcome, ServerMessage, Subscribed, Unsubscribed};
 use super::{Json, VERSION};
-use crate::dialect::{ByPattern, Encoded, Response, ServerEvent};
+use crate::dialect::{ByPattern, Encoded, Encoding, Response, ServerEvent};
 use crate::message::{Content, ContentKind, JsonString, Message, Stamp};
 
 impl<'a> From<&'a ServerEvent<'_>> for ServerMessage<'a> {
@@ -123,76 +123,78 @@ fn before_data(kind: ContentKind) -> &'static str {
     }
 }
 
-pub(super) fn encode(message: &Message<'_>) -> Encoded<Json> {
-    let Message { channel, offset, at_ms, content: Content { kind, user, data, .. }, .. } = message;
-    let mut number = itoa::Buffer::new();
-    let mut before = r#","channel":"#.to_owned();
-    push_string(&mut before, channel);
-    before.push_str(r#","offset":"#);
-    before.push_str(number.format(*offset));
-    if let Some(user) = user {
-        before.push_str(BEFORE_USER);
-        push_string(&mut before, user);
-    }
-    if let Some(at_ms) = at_ms {
-        before.push_str(BEFORE_AT);
-        before.push_str(number.format(*at_ms));
-    }
-    before.push_str(before_data(*kind));
-    Encoded::around(&before, data, AFTER_DATA)
-}
-
-pub(super) fn stamp_before_data(before: &str) -> Stamp<'_> {
-    // The server writes the field name of the data last, so only a suffix match is reliable.
-    let stripped = |kind| Some((kind, before.strip_suffix(before_data(kind))?));
-    let kinds = [ContentKind::Data, ContentKind::Joined, ContentKind::Left];
-    let (kind, before) = kinds.into_iter().find_map(stripped).unwrap_or((ContentKind::Data, before));
-    let (before_number, number) =
-        before.split_at(before.trim_end_matches(|c: char| c.is_ascii_digit()).len());
-    // The number is the time only if the field name precedes it. Otherwise it is the offset, or part of a
-    // string, which ends with a quote.
-    let (before, at_ms) = match before_number.strip_suffix(BEFORE_AT) {
-        Some(before) => (before, number.parse().ok()),
-        None => (before, None),
-    };
-    // The last match is the field name, because quotes within JSON strings are escaped by a backslash.
-    let user_at = before.rfind(BEFORE_USER).filter(|_| before.ends_with('"'));
-    let user = user_at.map(|at| JsonString::from_encoded(&before[at + BEFORE_USER.len()..]));
-    Stamp { kind, user, at_ms }
-}
-
 /// Text before the channel's epoch in a message received through a pattern. Such a message has additional
 /// fields between the seq and the remainder: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.
 const BEFORE_CHANNEL_EPOCH: &str = r#"},"epoch":""#;
 const AFTER_CHANNEL_EPOCH: &str = r#"""#;
 
-pub(super) fn encode_pattern(name: &str, epoch: &str) -> Box<str> {
-    let name = serde_json::to_string(name).expect("serializing strings cannot fail");
-    format!(r#","pattern":{{"name":{name},"epoch":"{epoch}","offset":"#).into()
-}
-
-pub(super) fn message_len(encoded: &str, seq: u64, by: Option<ByPattern<'_>>) -> usize {
-    let by = by.map_or(0, |ByPattern { pattern, offset, channel_epoch }| {
-        let around = BEFORE_CHANNEL_EPOCH.len() + AFTER_CHANNEL_EPOCH.len();
-        pattern.len() + digits(offset) + channel_epoch.len() + around
-    });
-    BEFORE_SEQ.len() + digits(seq) + by + encoded.len()
-}
-
 fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-pub(super) fn write_message(encoded: &str, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>) {
-    let mut number = itoa::Buffer::new();
-    out.extend_from_slice(BEFORE_SEQ.as_bytes());
-    out.extend_from_slice(number.format(seq).as_bytes());
-    if let Some(ByPattern { pattern, offset, channel_epoch }) = by {
-        out.extend_from_slice(pattern.as_bytes());
-        out.extend_from_slice(number.format(offset).as_bytes());
-        out.extend_from_slice(BEFORE_CHANNEL_EPOCH.as_bytes());
-        out.extend_from_slice(channel_epoch.as_bytes());
-        out.extend_from_slice(AFTER_CHANNEL_EPOCH.as_bytes());
+impl Encoding for Json {
+    fn encode(message: &Message<'_>) -> Encoded<Json> {
+        let Message { channel, offset, at_ms, content: Content { kind, user, data, .. }, .. } = message;
+        let mut number = itoa::Buffer::new();
+        let mut before = r#","channel":"#.to_owned();
+        push_string(&mut before, channel);
+        before.push_str(r#","offset":"#);
+        before.push_str(number.format(*offset));
+        if let Some(user) = user {
+            before.push_str(BEFORE_USER);
+            push_string(&mut before, user);
+        }
+        if let Some(at_ms) = at_ms {
+            before.push_str(BEFORE_AT);
+            before.push_str(number.format(*at_ms));
+        }
+        before.push_str(before_data(*kind));
+        Encoded::around(&before, data, AFTER_DATA)
     }
-    out.extend_from_slice(encoded.as_bytes());
+
+    fn stamp_before_data(before: &str) -> Stamp<'_> {
+        // The server writes the field name of the data last, so only a suffix match is reliable.
+        let stripped = |kind| Some((kind, before.strip_suffix(before_data(kind))?));
+        let kinds = [ContentKind::Data, ContentKind::Joined, ContentKind::Left];
+        let (kind, before) = kinds.into_iter().find_map(stripped).unwrap_or((ContentKind::Data, before));
+        let (before_number, number) =
+            before.split_at(before.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+        // The number is the time only if the field name precedes it. Otherwise it is the offset, or part of a
+        // string, which ends with a quote.
+        let (before, at_ms) = match before_number.strip_suffix(BEFORE_AT) {
+            Some(before) => (before, number.parse().ok()),
+            None => (before, None),
+        };
+        // The last match is the field name, because quotes within JSON strings are escaped by a backslash.
+        let user_at = before.rfind(BEFORE_USER).filter(|_| before.ends_with('"'));
+        let user = user_at.map(|at| JsonString::from_encoded(&before[at + BEFORE_USER.len()..]));
+        Stamp { kind, user, at_ms }
+    }
+
+    fn encode_pattern(name: &str, epoch: &str) -> Box<str> {
+        let name = serde_json::to_string(name).expect("serializing strings cannot fail");
+        format!(r#","pattern":{{"name":{name},"epoch":"{epoch}","offset":"#).into()
+    }
+
+    fn message_len(encoded: &str, seq: u64, by: Option<ByPattern<'_>>) -> usize {
+        let by = by.map_or(0, |ByPattern { pattern, offset, channel_epoch }| {
+            let around = BEFORE_CHANNEL_EPOCH.len() + AFTER_CHANNEL_EPOCH.len();
+            pattern.len() + digits(offset) + channel_epoch.len() + around
+        });
+        BEFORE_SEQ.len() + digits(seq) + by + encoded.len()
+    }
+
+    fn write_message(encoded: &str, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>) {
+        let mut number = itoa::Buffer::new();
+        out.extend_from_slice(BEFORE_SEQ.as_bytes());
+        out.extend_from_slice(number.format(seq).as_bytes());
+        if let Some(ByPattern { pattern, offset, channel_epoch }) = by {
+            out.extend_from_slice(pattern.as_bytes());
+            out.extend_from_slice(number.format(offset).as_bytes());
+            out.extend_from_slice(BEFORE_CHANNEL_EPOCH.as_bytes());
+            out.extend_from_slice(channel_epoch.as_bytes());
+            out.extend_from_slice(AFTER_CHANNEL_EPOCH.as_bytes());
+        }
+        out.extend_from_slice(encoded.as_bytes());
+    }
 }
