@@ -5,7 +5,7 @@ use hyper::Uri;
 /// `host[:port]`, as in an `Origin` or `Host` header. The port may be empty (RFC 3986, section 3.2.3).
 #[derive(Debug)]
 pub(crate) struct HostPort<'a> {
-    pub(super) host: &'a str,
+    pub(crate) host: &'a str,
     pub(super) port: Option<u16>,
 }
 
@@ -22,10 +22,6 @@ impl<'a> HostPort<'a> {
             rest => Some(rest.strip_prefix(':')?.parse().ok()?),
         };
         Some(Self { host: &text[..host.len()], port })
-    }
-
-    pub(crate) fn host(&self) -> &'a str {
-        self.host
     }
 
     /// Whether the host is the local machine.

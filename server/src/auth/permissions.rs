@@ -17,11 +17,6 @@ pub enum Permission {
 }
 
 impl Permission {
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        name.parse().ok()
-    }
-
     const fn bit(self) -> u8 {
         1 << self as u8
     }
@@ -76,7 +71,7 @@ impl Rule {
         }
         let names = allowed.as_array().ok_or(bad("contains a pattern without a list"))?;
         let permission = |name: &Value| {
-            let permission = name.as_str().and_then(Permission::parse);
+            let permission = name.as_str().and_then(|name| name.parse::<Permission>().ok());
             permission.ok_or(bad("contains a permission other than `subscribe`, `publish` and `presence`"))
         };
         let allowed = names.iter().try_fold(0, |bits, name| Ok(bits | permission(name)?.bit()))?;

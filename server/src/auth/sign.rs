@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use data_encoding::BASE64URL_NOPAD;
 use encke_timeouts::clock::UnixTime;
+use jsonwebtoken::Header;
 use serde::Serialize;
 
 use super::Permission;
@@ -45,14 +46,6 @@ impl std::fmt::Display for SigningKids<'_> {
 }
 
 #[derive(Serialize)]
-struct JwtHeader<'a> {
-    alg: &'a str,
-    typ: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kid: Option<&'a str>,
-}
-
-#[derive(Serialize)]
 struct JwtClaims<'a> {
     sub: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,7 +69,8 @@ pub(super) fn sign(
         Some(kid) => SignError::UnknownKey(kid.to_owned()),
         None => SignError::NoSecret(signing_kids(keys)),
     })?;
-    let header = JwtHeader { alg: "HS256", typ: "JWT", kid };
+    let header =
+        Header { kid: kid.map(ToOwned::to_owned), ..Header::new(Algorithm::Hs256.to_jsonwebtoken()) };
     let claims = JwtClaims {
         sub: &grant.sub,
         aud: audience,

@@ -65,8 +65,8 @@ fn parse_allow(text: &str) -> Result<(String, Vec<Permission>), String> {
     let (pattern, names) =
         text.split_once('=').ok_or("expected PATTERN=PERMISSIONS, as in 'news=subscribe'")?;
     let permission = |name: &str| {
-        let unknown = || format!("`{name}` is not one of subscribe, publish, presence");
-        Permission::parse(name.trim()).ok_or_else(unknown)
+        let unknown = |_| format!("`{name}` is not one of subscribe, publish, presence");
+        name.trim().parse::<Permission>().map_err(unknown)
     };
     let permissions = names.split(',').map(permission).collect::<Result<_, _>>()?;
     Ok((pattern.trim().to_owned(), permissions))

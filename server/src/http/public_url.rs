@@ -7,9 +7,8 @@ use crate::auth::HostPort;
 pub(crate) struct PublicUrl {
     /// URL as configured, without a trailing slash.
     text: Box<str>,
-    is_secure: bool,
-    /// Index in `text` at which the host begins.
-    authority_at: usize,
+    /// Origins that a page must be allowed to connect to, for WebSockets and for HTTP requests.
+    origins: Box<str>,
 }
 
 /// Why a string is not a valid external URL.
@@ -46,7 +45,7 @@ impl FromStr for PublicUrl {
             return Err(InvalidPublicUrl::Host);
         }
         let text = text.strip_suffix('/').unwrap_or(text);
-        Ok(Self { text: text.into(), is_secure, authority_at: text.len() - authority.len() })
+        Ok(Self { text: text.into(), origins: origins(authority, is_secure).into() })
     }
 }
 
@@ -55,9 +54,8 @@ impl PublicUrl {
         &self.text
     }
 
-    /// Returns the origins that a page must be allowed to connect to, for WebSockets and for HTTP requests.
-    pub(crate) fn origins(&self) -> String {
-        origins(&self.text[self.authority_at..], self.is_secure)
+    pub(crate) fn origins(&self) -> &str {
+        &self.origins
     }
 }
 
@@ -76,7 +74,7 @@ fn is_plain(authority: &str) -> bool {
 
 /// Returns the host name in a `Host` header, if the header is safe in a list of origins.
 pub(crate) fn plain_host(host: &str) -> Option<&str> {
-    if is_plain(host) { HostPort::parse(host).map(|host| host.host()) } else { None }
+    if is_plain(host) { HostPort::parse(host).map(|host| host.host) } else { None }
 }
 
 #[cfg(test)]
@@ -93,7 +91,7 @@ mod tests {
             ("ws://[::1]:8000", "ws://[::1]:8000", "ws://[::1]:8000 http://[::1]:8000"),
         ] {
             let url = text.parse::<PublicUrl>().unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert_eq!((url.as_str(), &*url.origins()), (shown, origins), "{text}");
+            assert_eq!((url.as_str(), url.origins()), (shown, origins), "{text}");
         }
         for (text, error) in [
             ("", InvalidPublicUrl::Scheme),

@@ -13,12 +13,7 @@ use crate::process::systemd::{InheritError, InheritedSocket, InheritedSockets};
 pub enum ListenError {
     /// Listening on an address failed.
     #[error("cannot listen on {address}: {error}")]
-    Address {
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        error: io::Error,
-    },
+    Address { address: SocketAddr, error: io::Error },
     /// The inherited sockets cannot be used.
     #[error(transparent)]
     Inherited(#[from] InheritError),
@@ -26,25 +21,14 @@ pub enum ListenError {
     #[error(
         "the inherited socket `{name}` on {address} (LISTEN_FDS) cannot be used for listen.{kind}: {problem}"
     )]
-    Refused {
-        /// The socket's name.
-        name: String,
-        /// The socket's address.
-        address: SocketAddr,
-        /// The listener.
-        kind: ListenerKind,
-        /// Why it is not allowed.
-        problem: String,
-    },
+    Refused { name: String, address: SocketAddr, kind: ListenerKind, problem: String },
     /// An inherited socket is superfluous, or does not indicate which listener it is for.
     #[error(
         "the inherited socket `{name}` on {address} (LISTEN_FDS) belongs to no listener: expected one named `public`, or on \
          {public}, and one named `admin`, or on {admin}"
     )]
     Unwanted {
-        /// The socket's name.
         name: String,
-        /// The socket's address.
         address: SocketAddr,
         /// `listen.public`.
         public: SocketAddr,

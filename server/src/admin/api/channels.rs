@@ -17,8 +17,8 @@ use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::Channel;
 
 #[derive(Serialize)]
-struct ChannelPage {
-    channels: Vec<ChannelSummary>,
+struct ChannelPage<T> {
+    channels: Vec<T>,
     next_cursor: Option<String>,
 }
 
@@ -34,13 +34,6 @@ struct ChannelSummary {
     messages: usize,
     bytes: usize,
     subscribers: usize,
-}
-
-#[derive(Serialize)]
-struct BusiestPage {
-    channels: Vec<BusiestSummary>,
-    /// Always `None`: there is only one page.
-    next_cursor: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -99,7 +92,8 @@ pub(super) async fn list(call: ApiCall) -> Result<Reply, ApiError> {
     }
     let busiest = call.context.busiest.get(&call.context.client).await;
     let channels = busiest.by(by).iter().take(limit).map(BusiestSummary::of).collect();
-    Ok(json(&BusiestPage { channels, next_cursor: None }))
+    // There is only one page.
+    Ok(json(&ChannelPage::<BusiestSummary> { channels, next_cursor: None }))
 }
 
 fn by_name(context: &Context, limit: usize, cursor: Option<&str>) -> Reply {

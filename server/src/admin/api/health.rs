@@ -3,6 +3,7 @@ use std::time::Duration;
 use encke_timeouts::Stalled;
 use hyper::StatusCode;
 use serde::Serialize;
+use serde_json::json;
 use strum::{EnumMessage, IntoStaticStr, VariantArray};
 
 use crate::admin::context::Context;
@@ -13,11 +14,6 @@ use crate::http::reply::json_with;
 /// How long the engine may be unreachable before `/readyz` reports it. A restart of the engine should not
 /// make load balancers send clients to another server.
 const ENGINE_DOWN_AFTER: Duration = Duration::from_secs(2);
-
-#[derive(Serialize)]
-struct Health {
-    status: HealthStatus,
-}
 
 /// Health of the server. The documentation of the variants is part of the README's reference.
 #[derive(Clone, Copy, Debug, Serialize, EnumMessage, IntoStaticStr, VariantArray)]
@@ -53,7 +49,7 @@ impl HealthStatus {
     }
 
     fn reply(self) -> Reply {
-        json_with(self.code(), &Health { status: self })
+        json_with(self.code(), &json!({ "status": self }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reminders: actions that the backend schedules with a key, and can change or cancel by that key.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -31,10 +32,11 @@ struct PutRequest<'a> {
     data: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct ReminderPublish<'a> {
-    channel: String,
+    #[serde(borrow)]
+    channel: Cow<'a, str>,
     #[serde(borrow)]
     data: &'a RawValue,
 }
@@ -51,14 +53,8 @@ struct ReminderResponse<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ActionResponse<'a> {
-    Publish { publish: ReminderMessage<'a> },
+    Publish { publish: ReminderPublish<'a> },
     Webhook { webhook: &'a str, data: &'a RawValue },
-}
-
-#[derive(Serialize)]
-struct ReminderMessage<'a> {
-    channel: &'a str,
-    data: &'a RawValue,
 }
 
 /// `GET /api/reminders/{key}`
@@ -87,7 +83,7 @@ pub(super) fn delete(call: &ApiCall) -> Result<Reply, ApiError> {
 fn reply(key: &ReminderKey, waiting: &PendingReminder) -> Reply {
     let done = match &waiting.action {
         ReminderAction::Publish { channel, data } => {
-            ActionResponse::Publish { publish: ReminderMessage { channel: channel.as_str(), data } }
+            ActionResponse::Publish { publish: ReminderPublish { channel: channel.as_str().into(), data } }
         }
         ReminderAction::Webhook { name, data } => ActionResponse::Webhook { webhook: name, data },
     };

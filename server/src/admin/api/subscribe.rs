@@ -13,16 +13,10 @@ use crate::session::SubscribeError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SubscribeRequest {
+struct SubscribeRequest<'a> {
     channel: String,
-    since: Option<SincePosition>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SincePosition {
-    epoch: String,
-    offset: u64,
+    #[serde(borrow)]
+    since: Option<Since<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -48,10 +42,8 @@ pub(super) async fn subscribe(call: ApiCall) -> Result<Reply, ApiError> {
     let client = &call.context.client;
     let SubscribeRequest { channel, since } = parse_object(&call.body)?;
     let name = ChannelName::new(&channel, client.settings.channel_name_bytes)?;
-    let begin = since.map_or(StartPosition::Now, |SincePosition { epoch, offset }| {
-        StartPosition::After(Since { epoch: epoch.into(), offset })
-    });
-    let subscribed = client.sessions.subscriptions.subscribe_by_backend(&session, &name, &begin).await?;
+    let begin = since.map_or(StartPosition::Now, StartPosition::After);
+    let subscribed = client.sessions.subscribe_by_backend(&session, &name, &begin).await?;
     Ok(json(&SubscribeResponse {
         channel: name.as_str(),
         epoch: subscribed.channel.epoch(),

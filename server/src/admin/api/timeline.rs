@@ -26,14 +26,12 @@ struct TimelineEvent {
 /// `GET /api/sessions/{id}/timeline`
 pub(super) fn show(call: &ApiCall) -> Result<Reply, ApiError> {
     let id = parse_id(&call.parameter)?;
-    let life = call.context.client.sessions.lifecycle.history_of(id).ok_or_else(|| unknown(id))?;
-    let events = life.events.into_iter().map(TimelineEvent::from).collect();
+    let life = call.context.client.sessions.history_of(id).ok_or_else(|| unknown(id))?;
+    let event = |(at, transition): (UnixTime, Transition)| TimelineEvent {
+        at_ms: at.as_millis(),
+        event: transition.name(),
+        reason: Some(transition.reason()).filter(|_| transition != Transition::Opened),
+    };
+    let events = life.events.into_iter().map(event).collect();
     Ok(json(&TimelineResponse { since_ms: life.since.as_millis(), events }))
-}
-
-impl From<(UnixTime, Transition)> for TimelineEvent {
-    fn from((at, transition): (UnixTime, Transition)) -> Self {
-        let reason = Some(transition.reason()).filter(|_| transition != Transition::Opened);
-        Self { at_ms: at.as_millis(), event: transition.name(), reason }
-    }
 }

@@ -7,7 +7,7 @@ use crate::http::public_url::{origins, plain_host};
 /// to their own origin and to the public listener.
 pub(super) fn content_security_policy(headers: &HeaderMap, public: &PublicListener) -> HeaderValue {
     let clients = match &public.url {
-        Some(url) => Some(url.origins()),
+        Some(url) => Some(url.origins().to_owned()),
         None => request_host(headers).map(|host| origins(&format!("{host}:{}", public.port), public.has_tls)),
     };
     let policy = format!(

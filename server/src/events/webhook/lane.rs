@@ -18,10 +18,12 @@ const BATCH_DELAY: Duration = Duration::from_millis(50);
 const MAX_SHUTDOWN_PAUSE: Duration = Duration::from_millis(250);
 
 /// Why a request failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum DeliveryFailure {
+    #[error("webhook answered {0}")]
     Status(StatusCode),
-    Outbound(OutboundError),
+    #[error(transparent)]
+    Outbound(#[from] OutboundError),
 }
 
 impl Lane {
@@ -75,7 +77,7 @@ impl Webhook {
         let headers = headers(&batch.id, now, &batch.body, Some(&self.settings.secret));
         let settings = &self.settings;
         let reply = self.client.post(&settings.target, headers, batch.body.clone(), settings.timeout).await;
-        let status = reply.map_err(DeliveryFailure::Outbound)?.status;
+        let status = reply?.status;
         if status.is_success() { Ok(()) } else { Err(DeliveryFailure::Status(status)) }
     }
 
@@ -85,15 +87,6 @@ impl Webhook {
             select(pin!(self.timeouts.sleep(pause)), pin!(self.pending.hurried())).await;
         } else if pause > BATCH_DELAY {
             self.timeouts.sleep(pause.min(MAX_SHUTDOWN_PAUSE)).await;
-        }
-    }
-}
-
-impl fmt::Display for DeliveryFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Status(status) => write!(f, "webhook answered {status}"),
-            Self::Outbound(error) => write!(f, "{error}"),
         }
     }
 }
