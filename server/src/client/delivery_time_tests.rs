@@ -92,9 +92,10 @@ fn take(attachment: &Attachment) -> Vec<Timestamp> {
     let mut samples = Vec::new();
     loop {
         let sessions = &attachment.services.sessions;
-        let batch = sessions.take_outgoing(&attachment.session, &attachment.mailbox, |outbox: &mut _| {
-            take_batch(sessions, outbox, &mut Discard)
-        });
+        let batch =
+            sessions.lifecycle.take_outgoing(&attachment.session, &attachment.mailbox, |outbox: &mut _| {
+                take_batch(&sessions.subscriptions, outbox, &mut Discard)
+            });
         let batch = batch.expect("the session is attached");
         samples.extend(batch.published_at);
         if !batch.backlog.has_more {

@@ -78,8 +78,8 @@ mod tests {
             let published = services.logs.engine.append(&name, &QuotaOwner::Operator, &data.into(), None);
             published.into_future().now_or_never().expect("the engine answers").expect("it is published");
         }
-        let take = |outbox: &mut _| take_batch(&services.sessions, outbox, &mut Discard);
-        services.sessions.take_outgoing(&first.session, &first.mailbox, take);
+        let take = |outbox: &mut _| take_batch(&services.sessions.subscriptions, outbox, &mut Discard);
+        services.sessions.lifecycle.take_outgoing(&first.session, &first.mailbox, take);
         assert_eq!(first.session.sent(), 3);
 
         let exposed = first.session.resume_token().expose();

@@ -61,7 +61,7 @@ pub(super) fn unsubscribe<'c>(
     channels: impl IntoIterator<Item = &'c str>,
 ) -> StartedCommand {
     for channel in channels {
-        context.services.sessions.unsubscribe(context.session, context.source, channel);
+        context.services.sessions.subscriptions.unsubscribe(context.session, context.source, channel);
     }
     Ok(EngineResponse::Ready(Ok(Success::Done)))
 }

@@ -199,7 +199,7 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         let Self { attachment, protocol, out, .. } = self;
         let (Attachment { session, mailbox, services, .. }, before) = (&*attachment, out.bytes.len());
         let take = |outbox: &mut _| protocol.take_batch(services, session, outbox, &mut out.bytes);
-        let batch = services.sessions.take_outgoing(session, mailbox, take);
+        let batch = services.sessions.lifecycle.take_outgoing(session, mailbox, take);
         match batch {
             Some(DeliveryBatch { backlog, published_at, .. }) => {
                 self.backlog = backlog;

@@ -197,7 +197,9 @@ fn apply(from: impl Read, kept: &SnapshotState) -> Result<(RestoreCounts, Vec<Ar
                 SnapshotRecord::Session(session) => sessions.restore(*session, &mut logs, &mut restored)?,
                 SnapshotRecord::Ended(ended) => sessions.restore_end(&ended)?,
                 SnapshotRecord::Revoked(revoked) => sessions.revocations().restore(&revoked)?,
-                SnapshotRecord::PresenceChange(telling) => sessions.restore_notice(&telling)?,
+                SnapshotRecord::PresenceChange(telling) => {
+                    sessions.subscriptions.join_leave().restore(&telling)?
+                }
                 SnapshotRecord::Reminder(reminder) => {
                     let of_key = |error| format!("reminder {:?}: {error}", reminder.key);
                     reminders.restore(&reminder).map_err(of_key)?;

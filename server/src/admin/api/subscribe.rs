@@ -43,7 +43,7 @@ pub(super) async fn subscribe(call: ApiCall) -> Result<Reply, ApiError> {
     let SubscribeRequest { channel, since } = parse_object(&call.body)?;
     let name = ChannelName::new(&channel, client.settings.channel_name_bytes)?;
     let begin = since.map_or(StartPosition::Now, StartPosition::After);
-    let subscribed = client.sessions.subscribe_by_backend(&session, &name, &begin).await?;
+    let subscribed = client.sessions.subscriptions.subscribe_by_backend(&session, &name, &begin).await?;
     Ok(json(&SubscribeResponse {
         channel: name.as_str(),
         epoch: subscribed.channel.epoch(),

@@ -26,7 +26,7 @@ struct TimelineEvent {
 /// `GET /api/sessions/{id}/timeline`
 pub(super) fn show(call: &ApiCall) -> Result<Reply, ApiError> {
     let id = parse_id(&call.parameter)?;
-    let life = call.context.client.sessions.history_of(id).ok_or_else(|| unknown(id))?;
+    let life = call.context.client.sessions.lifecycle.history_of(id).ok_or_else(|| unknown(id))?;
     let event = |(at, transition): (UnixTime, Transition)| TimelineEvent {
         at_ms: at.as_millis(),
         event: transition.name(),
