@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use encke_server::simulation::SimulatedStream;
+use encke_server::testing::simulation::SimulatedStream;
 use parking_lot::Mutex;
 
 use connection::{RedisLink, ServerEnd};
