@@ -60,7 +60,13 @@ pub(crate) fn parse_query(query: &str) -> Option<(AdmitRequest, Json)> {
         (admit_request(ConnectionKind::Stream(Heartbeat::Frame)), Json::default());
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {
-            "heartbeat" => dialect.heartbeat = heartbeat(&value)?,
+            "heartbeat" => {
+                dialect.heartbeat = match &*value {
+                    "frame" => Heartbeat::Frame,
+                    "message" => Heartbeat::Message,
+                    _ => return None,
+                }
+            }
             _ => read_parameter(&mut wanted, &name, value).ok()?,
         }
     }
@@ -82,14 +88,6 @@ fn read_parameter(wanted: &mut AdmitRequest, name: &str, value: Cow<'_, str>) ->
         _ => {}
     }
     Ok(())
-}
-
-fn heartbeat(value: &str) -> Option<Heartbeat> {
-    match value {
-        "frame" => Some(Heartbeat::Frame),
-        "message" => Some(Heartbeat::Message),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

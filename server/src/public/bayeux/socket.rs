@@ -43,19 +43,13 @@ type BayeuxConnection<S> = Connection<S, WebSocket<BayeuxSocket, BayeuxSocketOwn
 impl<S: Socket> Parkable<S> for WebSocket<BayeuxSocket, BayeuxSocketOwner> {
     fn run(connection: BayeuxConnection<S>) -> impl Future<Output: Send + 'static> + Send + 'static {
         run(connection).then(|next| {
-            let serve_next = |(socket, text, owner)| serve_boxed(socket, Some(text), owner);
+            // Boxed, because the future contains its own type.
+            let serve_next = |(socket, text, owner)| -> BoxFuture<'static, ()> {
+                Box::pin(serve_sessions(socket, Some(text), owner))
+            };
             OptionFuture::from(next.map(serve_next))
         })
     }
-}
-
-/// Serves a socket again. Boxed, because the future contains its own type.
-fn serve_boxed<S: Socket>(
-    socket: Upgraded<S>,
-    text: Option<String>,
-    owner: BayeuxSocketOwner,
-) -> BoxFuture<'static, ()> {
-    Box::pin(serve_sessions(socket, text, owner))
 }
 
 /// A connection whose client opens another session: the socket, the text message that does so, and the
