@@ -1,7 +1,9 @@
 mod carrier;
 mod deadlines;
+mod due;
 mod heartbeat;
-mod phase_tag;
+mod phase;
+mod ping_state;
 mod poll;
 mod snapshot;
 
@@ -9,8 +11,9 @@ use std::time::Duration;
 
 use carrier::Carrier;
 use deadlines::Deadlines;
-use heartbeat::PingState;
-use phase_tag::PhaseTag;
+pub use phase::Phase;
+use phase::PhaseTag;
+use ping_state::PingState;
 
 use super::{
     Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, DeliveryMode, Input, LifecycleEvent,
@@ -18,22 +21,6 @@ use super::{
 };
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
-
-/// Phase of a session's life cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// The session has a connection.
-    Attached(ConnectionId),
-    /// The last poll is over, and the next one is expected. Outside the state machine, the session counts as
-    /// attached.
-    BetweenPolls,
-    /// The session has no connection and is waiting for its client to reconnect.
-    Suspended,
-    /// The session continues in another process, where it is suspended. This instance no longer changes.
-    Moved,
-    /// The session has ended.
-    Closed(CloseReason),
-}
 
 /// The state machine of one session. `C` is the owner's handle of a channel. The [module](super)
 /// documentation explains how to drive it.
@@ -92,6 +79,19 @@ impl<C> Session<C> {
         };
         session.attach(step, attach, Some(Transition::Opened));
         session
+    }
+
+    /// Returns the session's phase.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase_tag.with(self.connection)
+    }
+
+    fn set_phase(&mut self, phase: Phase) {
+        if let Phase::Attached(connection) = phase {
+            self.connection = connection;
+        }
+        self.phase_tag = phase.into();
     }
 
     /// Fires the deadlines that are due, then handles an input.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::Session;
 use super::carrier::{Carrier, PollState};
 use super::deadlines::Deadlines;
-use super::heartbeat::PingState;
-use super::phase_tag::PhaseTag;
-use super::{Phase, Session};
+use super::phase::{Phase, PhaseTag};
+use super::ping_state::PingState;
 use crate::Timestamp;
 use crate::session::outbox::LogHandle;
 use crate::session::record::{BadRecord, SessionRecord};

@@ -16,9 +16,12 @@
 //! A message may be in several logs: its channel's, and those of the patterns matching the channel. `overlap`
 //! explains how a session that reads several of them receives the message only once.
 
+mod log_handle;
+mod notice;
 mod notices;
 mod overlap;
 mod rare;
+mod rare_state;
 mod resume;
 mod ring;
 mod snapshot;
@@ -28,10 +31,11 @@ mod turn;
 
 use std::num::NonZeroU32;
 
-use notices::Notice;
-pub use notices::{EndReason, MAX_END_NOTICES};
-pub use overlap::{LogHandle, LogPosition};
-use rare::RareState;
+pub use log_handle::{LogHandle, LogPosition};
+pub use notice::EndReason;
+use notice::Notice;
+pub use notices::MAX_END_NOTICES;
+use rare_state::RareState;
 pub use resume::ClientPosition;
 use ring::{EntryKind, ReplayRing, RingEntry};
 pub use snapshot::MAX_OFFSET;

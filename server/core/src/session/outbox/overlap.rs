@@ -23,38 +23,10 @@
 //! The owner must ensure two things: a message is in all its logs before it becomes visible in any, and any
 //! two messages have the same order in all logs that contain both.
 
+use super::log_handle::{LogHandle, LogPosition};
 use super::subscription::Subscription;
 use super::{LogBounds, Outbox, SubscriptionSlot};
 use crate::session::record::SentRange;
-
-/// The owner's handle of a log.
-pub trait LogHandle {
-    /// Number of the log, which is never reused.
-    fn log(&self) -> u64;
-
-    /// Whether a message can be in both logs.
-    fn overlaps(&self, other: &Self) -> bool;
-}
-
-/// A handle for an outbox with a single log.
-impl LogHandle for () {
-    fn log(&self) -> u64 {
-        0
-    }
-
-    fn overlaps(&self, (): &Self) -> bool {
-        false
-    }
-}
-
-/// Position of a message in a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogPosition {
-    /// Number of the log.
-    pub log: u64,
-    /// Offset of the message in that log.
-    pub offset: u64,
-}
 
 /// Maximum number of messages that a subscription skips in one turn.
 const MAX_SKIPPED_PER_TURN: u64 = 256;

@@ -1,71 +1,10 @@
 //! Storage of an outbox. The first subscription is stored inline; state that few sessions need is boxed. Most
 //! sessions have at most one subscription, and therefore no box.
 
-use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
+use super::rare_state::Queues;
 use super::{Outbox, Subscription};
-
-/// State that few sessions need.
-#[derive(Debug)]
-pub(super) struct RareState<C> {
-    /// The subscriptions in slot 1 and above.
-    subscriptions: Vec<Option<Subscription<C>>>,
-    /// `None` if all queues are empty.
-    queues: Option<Box<Queues>>,
-    /// Last seq to leave the ring that belonged to an ended subscription.
-    pub(super) last_orphan_evicted: u64,
-    /// Whether any subscription has a notice, pending or sent.
-    has_notices: bool,
-}
-
-/// Queues that are rarely in use for more than a moment.
-#[derive(Debug, Default)]
-struct Queues {
-    /// Ready subscriptions behind `next_ready`, in the order of their turns.
-    waiting: VecDeque<u32>,
-    /// Subscriptions whose gaps are sent before anything is resent, in the order of the gaps' seqs.
-    pending_gaps: VecDeque<u32>,
-    /// Subscriptions with pending notices, in the order in which these are sent.
-    notices: VecDeque<u32>,
-}
-
-/// The size matters because every session with more than one subscription has a `RareState`. The server's
-/// channel handle takes 16 bytes.
-const _: () = assert!(size_of::<RareState<[u64; 2]>>() <= 48);
-
-impl<C> Default for RareState<C> {
-    fn default() -> Self {
-        Self { subscriptions: Vec::new(), queues: None, last_orphan_evicted: 0, has_notices: false }
-    }
-}
-
-impl<C> RareState<C> {
-    fn is_empty(&self) -> bool {
-        self.subscriptions.is_empty()
-            && self.queues.is_none()
-            && self.last_orphan_evicted == 0
-            && !self.has_notices
-    }
-
-    fn waiting(&self) -> impl Iterator<Item = u32> {
-        self.queues.iter().flat_map(|queues| queues.waiting.iter().copied())
-    }
-
-    fn pending_gaps(&self) -> impl Iterator<Item = u32> {
-        self.queues.iter().flat_map(|queues| queues.pending_gaps.iter().copied())
-    }
-
-    pub(super) fn next_notice(&self) -> Option<u32> {
-        self.queues.as_ref()?.notices.front().copied()
-    }
-}
-
-impl Queues {
-    fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.pending_gaps.is_empty() && self.notices.is_empty()
-    }
-}
 
 /// Maximum number of subscriptions for which the vector grows by one at a time. By default it would start
 /// with a capacity of four, and double it.

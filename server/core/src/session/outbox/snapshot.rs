@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU64;
 
-use super::notices::{EndReason, Notice, SubscriptionChange};
-use super::overlap::LogHandle;
+use super::log_handle::LogHandle;
+use super::notice::{EndReason, Notice, SubscriptionChange};
 use super::ring::{ReplayRing, RingEntry};
 use super::subscription::{Evicted, RareSubscriptionState, Subscription};
 use super::{Outbox, SubscriptionSlot};

@@ -1,7 +1,7 @@
 use std::num::NonZeroU64;
 
-use super::notices::Notice;
-use super::overlap::{LogHandle, LogPosition};
+use super::log_handle::{LogHandle, LogPosition};
+use super::notice::Notice;
 use super::ring::{EntryKind, RingEntry};
 use crate::session::record::SentRange;
 

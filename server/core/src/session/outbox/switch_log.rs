@@ -1,7 +1,7 @@
 //! Switching a subscription to another log after its own has ended.
 
 use super::Outbox;
-use super::overlap::LogHandle;
+use super::log_handle::LogHandle;
 use super::subscription::Subscription;
 use super::turn::{LogBounds, SubscriptionSlot, WhenFull};
 

@@ -1,6 +1,6 @@
 //! Types exchanged between an outbox and its owner.
 
-use super::notices::EndReason;
+use super::notice::EndReason;
 
 /// Identifies a subscription of one outbox while it exists. Slots are reused, so a stale one may refer to a
 /// different subscription.
