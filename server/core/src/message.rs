@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A message of a channel.
 #[derive(Clone, Copy, Debug)]
@@ -78,18 +78,22 @@ impl Content<'static> {
     /// Never.
     #[must_use]
     pub fn join_or_leave(kind: ContentKind, session: &str, user: Option<&str>) -> Self {
-        let follower = serde_json::to_string(&SubscriberJson { session, user });
+        let follower = SubscriberInfo { session: session.into(), user: user.map(Into::into) };
+        let follower = serde_json::to_string(&follower);
         let data = CompactJson(follower.expect("serializing our own types cannot fail").into());
         Self { kind, user: None, at_ms: None, data }
     }
 }
 
-/// Data of a join or leave message.
-#[derive(Serialize)]
-struct SubscriberJson<'a> {
-    session: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<&'a str>,
+/// A session in a join or leave message, which is the message's data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriberInfo<'a> {
+    /// Public id of the session.
+    #[serde(borrow)]
+    pub session: Cow<'a, str>,
+    /// The `sub` claim of the client's token, if it has one.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Cow<'a, str>>,
 }
 
 /// Creates the content of an anonymous message.

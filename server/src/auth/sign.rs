@@ -25,24 +25,18 @@ pub struct Grant {
 /// Why a token cannot be signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
+    /// No secret without a `kid` is configured.
+    #[error("auth.secret is not set")]
+    NoSecret,
     /// No secret without a `kid` is configured. Lists the `kid`s that could sign.
-    #[error("auth.secret is not set{}", SigningKids(.0))]
-    NoSecret(Vec<String>),
+    #[error("auth.secret is not set; use --kid with one of: {}", .0.join(", "))]
+    NeedsKid(Vec<String>),
     /// No key with this `kid` is configured.
     #[error("auth.keys contains no key with kid `{0}`")]
     UnknownKey(String),
     /// The key is a public key, which cannot sign.
     #[error("the key with kid `{0}` is a public key, which cannot sign")]
     PublicKey(String),
-}
-
-/// List of the `kid`s that could sign, displayed at the end of an error message.
-struct SigningKids<'a>(&'a [String]);
-
-impl std::fmt::Display for SigningKids<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, "; use --kid with one of: {}", self.0.join(", ")) }
-    }
 }
 
 #[derive(Serialize)]
@@ -67,7 +61,10 @@ pub(super) fn sign(
 ) -> Result<String, SignError> {
     let key = keys.iter().find(|key| key.kid.as_deref() == kid).ok_or_else(|| match kid {
         Some(kid) => SignError::UnknownKey(kid.to_owned()),
-        None => SignError::NoSecret(signing_kids(keys)),
+        None => match signing_kids(keys) {
+            kids if kids.is_empty() => SignError::NoSecret,
+            kids => SignError::NeedsKid(kids),
+        },
     })?;
     let header =
         Header { kid: kid.map(ToOwned::to_owned), ..Header::new(Algorithm::Hs256.to_jsonwebtoken()) };

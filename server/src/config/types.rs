@@ -114,18 +114,9 @@ pub struct BayeuxConfig {
     pub callback_polling: bool,
 }
 
-impl EngineConfig {
-    /// Returns the value of `engine.kind`.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Redis(_) => "redis",
-        }
-    }
-}
-
-/// Where channels are stored.
-#[derive(Clone, Debug)]
+/// Where channels are stored. The names of the variants are the values of `engine.kind`.
+#[derive(Clone, Debug, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum EngineConfig {
     /// In this process.
     Memory,

@@ -109,7 +109,7 @@ pub(crate) fn client_services_on(
     let tracer = config
         .trace
         .clone()
-        .and_then(|settings| Tracer::new(settings, config.engine.name(), &timeouts, &entropy, &metrics));
+        .and_then(|settings| Tracer::new(settings, (&config.engine).into(), &timeouts, &entropy, &metrics));
     client::Services {
         limits: SharedLimits {
             permits: Permits::new(

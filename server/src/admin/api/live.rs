@@ -5,16 +5,17 @@ use hyper::body::Frame;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::call::ApiCall;
+use super::run_to_completion::stopping;
 use crate::admin::body::ResponseBody;
 use crate::admin::live;
-use crate::http::{ApiError, ApiErrorCode};
+use crate::http::ApiError;
 
 /// Header that stops nginx from buffering the stream.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// `GET /api/live`
 pub(super) fn watch(call: &ApiCall) -> Result<Response<ResponseBody>, ApiError> {
-    let pieces = live::view(&call.operator, &call.context).ok_or_else(draining)?;
+    let pieces = live::view(&call.operator, &call.context).ok_or_else(stopping)?;
     let body = StreamBody::new(pieces.map(|piece| Ok(Frame::data(piece))));
     let mut response = Response::new(body.boxed_unsync());
     for (name, value) in
@@ -23,8 +24,4 @@ pub(super) fn watch(call: &ApiCall) -> Result<Response<ResponseBody>, ApiError> 
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     Ok(response)
-}
-
-fn draining() -> ApiError {
-    ApiError::new(ApiErrorCode::Draining, "the server is shutting down")
 }

@@ -19,7 +19,7 @@ pub(super) async fn run_to_completion(
     }
 }
 
-/// Returns the error for a task that was cancelled because the runtime is shutting down.
-fn stopping() -> ApiError {
+/// Returns the error for a request that is not completed because the server is shutting down.
+pub(super) fn stopping() -> ApiError {
     ApiError::new(ApiErrorCode::Draining, "the server is shutting down")
 }

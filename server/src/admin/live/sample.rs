@@ -1,4 +1,4 @@
-use serde::ser::{Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 use super::limits::limits;
 use crate::admin::api::TimersReport;
@@ -8,12 +8,13 @@ use crate::metrics::{
 };
 
 /// A sample: the values of `/metrics` and `/api/timers`, read from the same counters.
-#[derive(serde::Serialize)]
+#[derive(Serialize)]
 pub(super) struct Sample<'a> {
     at_ms: u64,
     uptime_ms: u64,
     timers: TimersReport,
-    expiries: Expiries<'a>,
+    #[serde(serialize_with = "expiries")]
+    expiries: &'a TimerMetrics,
     #[serde(flatten)]
     sessions: SessionsView,
     #[serde(flatten)]
@@ -27,9 +28,6 @@ pub(super) struct Sample<'a> {
     process: ProcessView,
 }
 
-/// Serializes the number of expiries of each deadline.
-struct Expiries<'a>(&'a TimerMetrics);
-
 impl<'a> Sample<'a> {
     pub(super) fn now(context: &'a Context) -> Self {
         let client = &context.client;
@@ -39,7 +37,7 @@ impl<'a> Sample<'a> {
             at_ms: clock.unix_now().as_millis(),
             uptime_ms: u64::try_from(clock.uptime().as_millis()).unwrap_or(u64::MAX),
             timers: TimersReport::now(context),
-            expiries: Expiries(&metrics.timers),
+            expiries: &metrics.timers,
             sessions: metrics.sessions.view(),
             connections: metrics.connections.view(),
             messages: metrics.channels.messages(),
@@ -53,8 +51,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-impl Serialize for Expiries<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.expiries())
-    }
+/// Serializes the number of expiries of each deadline.
+fn expiries<S: Serializer>(timers: &TimerMetrics, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(timers.expiries())
 }

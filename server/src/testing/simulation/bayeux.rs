@@ -1,11 +1,9 @@
 //! Bayeux clients. The simulation does not include hyper, which reads and answers requests in the real
 //! server.
 
-use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use futures_util::future::select;
 use hyper::Request;
@@ -15,8 +13,9 @@ use tokio::io::AsyncWriteExt;
 use super::polls::{HeldPollGuard, hold};
 use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task, socket};
 use crate::client::Caller;
-use crate::public::{Requester, SharedSocket, SocketUpgrade, request_with_body, serve_socket};
-use crate::transport::poll::{self, ResponseWriter};
+use crate::executor::yield_now;
+use crate::public::{SharedSocket, SocketUpgrade, request_with_body, serve_socket};
+use crate::transport::poll;
 
 /// An HTTP request that contains a `/meta/connect`.
 #[derive(Clone, Debug)]
@@ -78,7 +77,7 @@ impl SimulatedServer {
                         counts_for_browser: writer.browser.is_some(),
                     });
                     // Yield in place of the step that takes the socket back from hyper.
-                    yield_once().await;
+                    yield_now().await;
                     let guard = HeldPollGuard(open_connection);
                     let poll = poll::open(socket, Vec::new(), accepted, Arc::clone(client), guard);
                     hold(poll, true).await;
@@ -131,16 +130,4 @@ fn request(body: String, is_last: bool) -> Request<String> {
         request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     request
-}
-
-async fn yield_once() {
-    let mut has_yielded = false;
-    poll_fn(|task| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        task.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -150,31 +150,22 @@ impl SimulatedServer {
     /// Creates a server that has not started serving.
     #[must_use]
     pub fn new(parameters: Parameters) -> Self {
-        let Parameters {
-            config,
-            seed,
-            time,
-            hooks,
-            spawn,
-            io_threads,
-            wheel_waker,
-            dispatch_batches,
-            engine,
-        } = parameters;
-        let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
+        let config = parameters.config;
+        let clock = Arc::new(Clock::simulated(parameters.time, config.timers.stall_threshold));
         let (timeouts, to_arm) =
             Timeouts::new(clock, config.timers.ping_slack, config.limits.session_slots());
         let outstanding_answers = Arc::new(AtomicUsize::new(0));
         let late = Arc::clone(&outstanding_answers);
-        let executor: Arc<dyn Executor> = Arc::new(Spawner { spawn, io_threads });
-        let entropy = Entropy::seeded(seed);
+        let executor: Arc<dyn Executor> =
+            Arc::new(Spawner { spawn: parameters.spawn, io_threads: parameters.io_threads });
+        let entropy = Entropy::seeded(parameters.seed);
         let mut client = assembly::client_services_on(
             &config,
             Arc::clone(&timeouts),
             entropy.clone(),
             Arc::clone(&executor),
-            Box::new(HookSink(hooks)),
-            |memory| make_engine(engine, memory, late, entropy, &executor),
+            Box::new(HookSink(parameters.hooks)),
+            |memory| make_engine(parameters.engine, memory, late, entropy, &executor),
         );
         let poller = Arc::new(SimulatedPoller::default());
         client.parking = config.park_after.map(|after| Parking {
@@ -185,12 +176,18 @@ impl SimulatedServer {
         });
         let client = Arc::new(client);
         ParkingThreads::start(&client).expect("a simulated poller needs no system resources");
-        let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
+        let (sender, batches) = crossbeam_channel::bounded(parameters.dispatch_batches);
         let handler = Arc::new(ExpiryDispatcher { services: Arc::clone(&client), executor });
         Self {
             public: Arc::new(assembly::public(&config, client, CancellationToken::new())),
             worker: ExpiryWorker::new(0, batches.clone(), handler, Arc::clone(&timeouts)),
-            wheel: SteppedWheel::new(config.wheel_settings(), timeouts, to_arm, sender, wheel_waker),
+            wheel: SteppedWheel::new(
+                config.wheel_settings(),
+                timeouts,
+                to_arm,
+                sender,
+                parameters.wheel_waker,
+            ),
             wheel_state: WheelState::Awake,
             batches,
             outstanding_answers,

@@ -20,7 +20,7 @@ pub use message::{
     split_messages,
 };
 pub use missed_events::MissedEvents;
-pub use reply::{Ack, EnckeExtension, Extensions, MessageReply, ReplyTo, event_len, write_event};
+pub use reply::{Ack, Extensions, MessageReply, ReplyTo, event_len, write_event};
 
 use super::{
     Command, CommandError, CommandRequest, Dialect, DialectName, ErrorCode, Response, ServerEvent, Success,

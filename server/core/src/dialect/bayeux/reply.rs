@@ -106,26 +106,20 @@ pub struct Extensions<'a> {
     /// The acknowledgement extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<Ack>,
-    /// Encke's own extension.
-    #[serde(skip_serializing_if = "EnckeExtension::is_empty")]
-    pub encke: EnckeExtension<'a>,
+    /// Encke's own extension: events that the client missed.
+    #[serde(skip_serializing_if = "has_none")]
+    pub encke: Option<&'a MissedEvents>,
 }
 
 impl Extensions<'_> {
     fn is_empty(&self) -> bool {
-        self.ack.is_none() && self.encke.is_empty()
+        self.ack.is_none() && has_none(&self.encke)
     }
 }
 
-/// Events that the client missed.
-#[derive(Debug, Default, Serialize)]
-#[serde(transparent)]
-pub struct EnckeExtension<'a>(pub Option<&'a MissedEvents>);
-
-impl EnckeExtension<'_> {
-    fn is_empty(&self) -> bool {
-        self.0.is_none_or(MissedEvents::is_empty)
-    }
+#[expect(clippy::ref_option, reason = "serde gives a reference to the field")]
+fn has_none(missed: &Option<&MissedEvents>) -> bool {
+    missed.is_none_or(MissedEvents::is_empty)
 }
 
 /// Value of the acknowledgement extension.

@@ -441,10 +441,8 @@ fn handshakes_and_connects_are_answered_as_specified() {
     let reply_to = parsed(connect).reply_to();
     let (nothing, mut missed) = (MissedEvents::default(), MissedEvents::default());
     missed.record(&gap("/a", "e", Some((1, 2))));
-    let with = |ack, missed| MessageReply {
-        ext: Extensions { ack, encke: EnckeExtension(missed) },
-        ..reply_to.reply().succeeded()
-    };
+    let with =
+        |ack, missed| MessageReply { ext: Extensions { ack, encke: missed }, ..reply_to.reply().succeeded() };
     let before = r#"{"channel":"/meta/connect","id":"2","successful":true"#;
     assert_eq!(with(None, Some(&nothing)).to_json(), format!("{before}}}"));
     let up_to = Some(Ack::UpTo(57));

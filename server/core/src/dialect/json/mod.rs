@@ -11,7 +11,7 @@ mod write;
 pub use read::parse_command;
 pub use wire::{
     ChannelMessage, Gap, Goaway, Hello, PatternPosition, Ping, Reply, ReplyOutcome, ServerMessage,
-    Subscribed, SubscriberInfo, Unsubscribed,
+    Subscribed, Unsubscribed,
 };
 
 use super::{CommandRequest, Dialect, DialectName, Response, ServerEvent, TextSink};

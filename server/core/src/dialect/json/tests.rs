@@ -10,7 +10,7 @@ use crate::dialect::{
     UserPresence,
 };
 use crate::encodings::Encodings;
-use crate::message::{CompactJson, Content, ContentKind, JsonString, Message};
+use crate::message::{CompactJson, Content, ContentKind, JsonString, Message, SubscriberInfo};
 
 #[test]
 fn server_messages_have_the_specified_bytes() {

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::json_fields::null_as_data;
 use crate::dialect::{CommandError, Success};
+use crate::message::SubscriberInfo;
 
 /// One object from the server to a client: `{"hello":{..}}`, `{"reply":{..}}`, ...
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -134,17 +135,6 @@ pub struct ChannelMessage<'a> {
     /// A session that has unsubscribed from the channel, if the channel's namespace announces leaves.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub left: Option<SubscriberInfo<'a>>,
-}
-
-/// A session in a join or leave message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SubscriberInfo<'a> {
-    /// Public id of the session.
-    #[serde(borrow)]
-    pub session: Cow<'a, str>,
-    /// The `sub` claim of the client's token, if it has one.
-    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
-    pub user: Option<Cow<'a, str>>,
 }
 
 /// Position of a message in the log of a pattern.
