@@ -13,26 +13,13 @@ const TARGET: &str = "audit";
 /// An administrative action. Dropping it writes the log line, so an action is recorded even if the client
 /// disconnects before the response.
 pub(super) struct AuditedAction<'a> {
-    scope: Scope,
-    operator: &'a Operator,
-    from: IpAddr,
-    head: &'a Request<()>,
+    pub(super) scope: Scope,
+    pub(super) operator: &'a Operator,
+    pub(super) from: IpAddr,
+    pub(super) head: &'a Request<()>,
     /// Status of the response. `None` if the client disconnected before the response, so that the outcome is
     /// unknown.
     pub(super) status: Option<StatusCode>,
-}
-
-impl<'a> AuditedAction<'a> {
-    /// Returns the action that a request performs, or `None` if the request only reads.
-    pub(super) fn of(
-        scope: Scope,
-        operator: &'a Operator,
-        from: IpAddr,
-        head: &'a Request<()>,
-    ) -> Option<Self> {
-        // Create the value lazily, because even an unused value would write its line when dropped.
-        (scope != Scope::Read).then(|| Self { scope, operator, from, head, status: None })
-    }
 }
 
 impl Drop for AuditedAction<'_> {

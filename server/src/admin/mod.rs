@@ -26,7 +26,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::admission::RefusalReason;
-use crate::connection;
+use crate::auth::Scope;
+use crate::connection::TcpSocket;
 use crate::http::body::{BodyLimits, check_json, read};
 use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
 use crate::trace::RequestTrace;
@@ -95,7 +96,14 @@ async fn handle(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>
     };
     let trace = begin_trace(route, &head, context);
     let headers = std::mem::take(head.headers_mut());
-    let mut act = AuditedAction::of(route.scope, &operator, peer, &head);
+    // Create the value only if it is needed, because even an unused value would write its line when dropped.
+    let mut act = (route.scope != Scope::Read).then(|| AuditedAction {
+        scope: route.scope,
+        operator: &operator,
+        from: peer,
+        head: &head,
+        status: None,
+    });
     let answered = async {
         check_scope(&operator, route.scope)?;
         route

@@ -3,28 +3,21 @@
 pub enum AuthError {
     #[error("a token is required")]
     Missing,
-    /// The token is not a signed JSON Web Token.
     #[error("the token is not a signed JWT")]
     Malformed,
-    /// The token's `kid` names no known key.
     #[error("the token's `kid` is unknown")]
     UnknownKey,
-    /// The token has no `kid`, and several keys use its `alg`.
     #[error("the token needs a `kid`: several keys use its `alg`")]
     MissingKid,
     /// The token's `alg` differs from that of its key, or no key uses it.
     #[error("the token's `alg` is not accepted")]
     WrongAlgorithm,
-    /// The token's signature is invalid.
     #[error("the token's signature is invalid")]
     BadSignature,
-    /// The token's `exp` has passed.
     #[error("the token has expired")]
     Expired,
-    /// The token was issued before its user was revoked.
     #[error("the token was issued before its user was revoked")]
     Revoked,
-    /// The token's `nbf` is in the future.
     #[error("the token is not valid yet")]
     NotYetValid,
     /// A claim is missing or invalid.

@@ -59,12 +59,14 @@ pub(super) fn sign(
     audience: Option<&str>,
     kid: Option<&str>,
 ) -> Result<String, SignError> {
-    let key = keys.iter().find(|key| key.kid.as_deref() == kid).ok_or_else(|| match kid {
-        Some(kid) => SignError::UnknownKey(kid.to_owned()),
-        None => match signing_kids(keys) {
-            kids if kids.is_empty() => SignError::NoSecret,
-            kids => SignError::NeedsKid(kids),
-        },
+    let key = keys.iter().find(|key| key.kid.as_deref() == kid).ok_or_else(|| {
+        let signing = keys.iter().filter(|key| key.algorithm == Algorithm::Hs256);
+        let mut kids = signing.filter_map(|key| key.kid.as_deref().map(ToOwned::to_owned)).peekable();
+        match kid {
+            Some(kid) => SignError::UnknownKey(kid.to_owned()),
+            None if kids.peek().is_none() => SignError::NoSecret,
+            None => SignError::NeedsKid(kids.collect()),
+        }
     })?;
     let header =
         Header { kid: kid.map(ToOwned::to_owned), ..Header::new(Algorithm::Hs256.to_jsonwebtoken()) };
@@ -85,9 +87,4 @@ pub(super) fn sign(
 
 fn part(part: &impl Serialize) -> String {
     BASE64URL_NOPAD.encode(&serde_json::to_vec(part).expect("plain data serializes"))
-}
-
-fn signing_kids(keys: &[Key]) -> Vec<String> {
-    let signing = keys.iter().filter(|key| key.algorithm == Algorithm::Hs256);
-    signing.filter_map(|key| key.kid.as_deref().map(ToOwned::to_owned)).collect()
 }

@@ -50,10 +50,8 @@ pub(crate) struct HookRequest<'a> {
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct HookResponse {
     /// The result of a call, or the data to publish instead of the client's.
-    #[serde(default)]
     pub(crate) data: Option<Box<RawValue>>,
     /// The channel to subscribe or publish to instead of the requested one.
-    #[serde(default)]
     pub(crate) channel: Option<String>,
 }
 

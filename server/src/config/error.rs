@@ -4,7 +4,6 @@ use std::path::PathBuf;
 /// An error in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The configuration file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Unreadable { path: PathBuf, error: std::io::Error },
     /// The file is not valid TOML.
@@ -14,14 +13,12 @@ pub enum ConfigError {
         /// Position and description of the syntax error.
         message: String,
     },
-    /// Unknown key.
     #[error("unknown key `{key}` (set by {origin})")]
     UnknownKey {
         key: String,
         /// Where the value was set.
         origin: SettingSource,
     },
-    /// The key has been renamed.
     #[error("`{key}` (set by {origin}) was renamed: use `{new}`")]
     RenamedKey {
         /// The old name.
@@ -39,7 +36,6 @@ pub enum ConfigError {
         /// The variable that was probably intended.
         suggestion: String,
     },
-    /// Invalid value.
     #[error("`{key}` (set by {origin}): {message}")]
     Invalid {
         key: String,

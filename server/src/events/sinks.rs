@@ -31,7 +31,7 @@ impl Sinks {
             metrics,
             channels: webhooks.any_wants_channel_events().then(channels),
             reminders: Some(Arc::clone(webhooks) as Arc<dyn WebhookSink>),
-            sessions: Box::new(HooksAndWebhooks { hooks, webhooks: Arc::clone(webhooks) }),
+            sessions: Box::new(HooksAndWebhooks(hooks, Arc::clone(webhooks))),
         }
     }
 }
@@ -42,10 +42,7 @@ impl<S: EventSink> From<Box<S>> for Sinks {
     }
 }
 
-struct HooksAndWebhooks {
-    hooks: HookSink,
-    webhooks: Arc<Webhooks>,
-}
+struct HooksAndWebhooks(HookSink, Arc<Webhooks>);
 
 impl EventSink for HooksAndWebhooks {
     fn wants_order(&self) -> bool {
@@ -53,14 +50,14 @@ impl EventSink for HooksAndWebhooks {
     }
 
     fn session_event_in_order(&self, session: SessionId, user: Option<&Arc<str>>, event: LifecycleEvent) {
-        self.webhooks.session_event(session, user, event);
+        self.1.session_event(session, user, event);
     }
 
     fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent) {
-        self.hooks.session_event(session, user, event);
+        self.0.session_event(session, user, event);
     }
 
     fn service_message(&self, session: SessionId, user: Option<&str>, channel: &str, data: &str) -> bool {
-        self.hooks.service_message(session, user, channel, data)
+        self.0.service_message(session, user, channel, data)
     }
 }

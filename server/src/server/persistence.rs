@@ -22,8 +22,8 @@ pub(super) fn restore(
     claimed: &SnapshotLock,
     client: &client::Services,
 ) -> io::Result<(Vec<Arc<Channel>>, Option<ConsumedFile>)> {
-    let path = claimed.settings().path.display();
-    match snapshot::load(claimed.settings(), &snapshot_state(client), client.timeouts.clock().unix_now())? {
+    let path = claimed.settings.path.display();
+    match snapshot::load(&claimed.settings, &snapshot_state(client), client.timeouts.clock().unix_now())? {
         LoadOutcome::Absent => tracing::info!(%path, "no snapshot found; starting without sessions"),
         LoadOutcome::Restored { logs, sessions, skipped, age, channels, taken } => {
             tracing::info!(%path, logs, sessions, skipped, ?age, "snapshot restored");
@@ -40,7 +40,7 @@ pub(super) fn restore(
 }
 
 pub(super) fn write_snapshot(claimed: &SnapshotLock, client: &client::Services) {
-    let path = &claimed.settings().path;
+    let path = &claimed.settings.path;
     let clock = client.timeouts.clock();
     let started = clock.uptime();
     match snapshot::write(path, &snapshot_state(client), clock.unix_now()) {

@@ -7,10 +7,8 @@ use super::header::MAJOR;
 pub enum LoadError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file is not a snapshot.
     #[error("the file is not a snapshot")]
     NotASnapshot,
-    /// The file was written by a newer server.
     #[error("written by a newer server: its version is {major}, this server reads {MAJOR}")]
     Newer {
         /// Version of the format.

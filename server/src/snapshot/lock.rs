@@ -13,7 +13,7 @@ use crate::process::Retry;
 /// crashes.
 #[derive(Debug)]
 pub struct SnapshotLock {
-    settings: SnapshotSettings,
+    pub(crate) settings: SnapshotSettings,
     _lock: File,
 }
 
@@ -62,10 +62,6 @@ impl SnapshotLock {
                 Err(TryLockError::WouldBlock) => return Err(SnapshotLockError::Locked { path }),
             }
         }
-    }
-
-    pub(crate) fn settings(&self) -> &SnapshotSettings {
-        &self.settings
     }
 }
 

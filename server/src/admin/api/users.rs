@@ -3,26 +3,19 @@
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, Phase};
 use percent_encoding::percent_decode_str;
-use serde::Serialize;
+use serde_json::json;
 use tokio::task::yield_now;
 
 use super::call::ApiCall;
 use super::sessions::moved;
 use crate::admin::context::Context;
 use crate::auth::{MAX_USER_BYTES, TooManyRevoked};
-use crate::http::reply::json;
+use crate::http::reply;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::SessionCell;
 
 /// Number of sessions processed before the task yields to others.
 const SESSIONS_PER_BATCH: usize = 64;
-
-/// Response of an operation on a user's sessions.
-#[derive(Serialize)]
-struct UserResponse {
-    /// Number of affected sessions.
-    sessions: usize,
-}
 
 /// `POST /api/users/{user}/disconnect`
 pub(super) async fn disconnect(call: ApiCall) -> Result<Reply, ApiError> {
@@ -31,7 +24,7 @@ pub(super) async fn disconnect(call: ApiCall) -> Result<Reply, ApiError> {
         call.context.client.sessions.lifecycle.handle(session, Input::Disconnect);
         true
     };
-    Ok(json(&UserResponse { sessions: for_each_of(&call.context, &user, each).await }))
+    Ok(affected(for_each_of(&call.context, &user, each).await))
 }
 
 /// `DELETE /api/users/{user}`: ends the user's sessions and revokes the tokens issued so far.
@@ -55,7 +48,12 @@ pub(super) async fn revoke(call: ApiCall) -> Result<Reply, ApiError> {
     if !are_over || client.sessions.is_draining() {
         return Err(moved());
     }
-    Ok(json(&UserResponse { sessions }))
+    Ok(affected(sessions))
+}
+
+/// Returns the response of an operation that affected this many sessions.
+fn affected(sessions: usize) -> Reply {
+    reply::json(&json!({ "sessions": sessions }))
 }
 
 /// Returns the user in the path.

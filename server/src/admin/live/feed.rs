@@ -125,9 +125,9 @@ impl Viewer {
                 }
             }
             &ViewerStage::Samples { number } => {
-                let is_due = |state: &FeedState| state.is_over || state.history.next() > number;
+                let is_due = |state: &FeedState| state.is_over || state.history.next > number;
                 let state = self.state.wait_for(is_due).await.ok().filter(|state| !state.is_over)?;
-                (state.newest.clone(), ViewerStage::Samples { number: state.history.next() })
+                (state.newest.clone(), ViewerStage::Samples { number: state.history.next })
             }
         };
         self.stage = stage;

@@ -11,7 +11,7 @@ pub(super) const MAX_SAMPLES: usize = 900;
 pub(super) struct History {
     samples: VecDeque<Bytes>,
     /// Number of the next sample, which is also the number of samples taken so far.
-    next: u64,
+    pub(super) next: u64,
 }
 
 impl History {
@@ -21,10 +21,6 @@ impl History {
         }
         self.samples.push_back(sample);
         self.next += 1;
-    }
-
-    pub(super) fn next(&self) -> u64 {
-        self.next
     }
 
     /// Returns the first available sample with this or a higher number, and its number.
@@ -47,11 +43,11 @@ mod tests {
     #[test]
     fn samples_are_found_by_their_numbers_until_newer_ones_take_their_place() {
         let mut history = History::default();
-        assert_eq!((history.next(), history.first_from(0)), (0, None));
+        assert_eq!((history.next, history.first_from(0)), (0, None));
         let kept = MAX_SAMPLES as u64;
         for number in 0..3 * kept {
             history.push(sample(number));
-            assert_eq!(history.next(), number + 1);
+            assert_eq!(history.next, number + 1);
             let oldest = (number + 1).saturating_sub(kept);
             for (asked, found) in [(0, oldest), (oldest, oldest), (number, number)] {
                 assert_eq!(

@@ -51,7 +51,9 @@ pub(crate) async fn run(context: Arc<Context>) {
     let (timeouts, feed) = (&context.client.timeouts, &context.live.feed);
     let mut next = timeouts.clock().now();
     while !context.stop.is_cancelled() {
-        take_sample(&context);
+        let kept = encoding::encode_sample(&Sample::now(&context));
+        let event = encoding::sample_event(&kept, &feed.rings());
+        feed.add(kept, event);
         // After a period in which the server did not run, take only one sample.
         next = (next + INTERVAL).max(timeouts.clock().now());
         let stop = pin!(context.stop.cancelled());
@@ -60,11 +62,4 @@ pub(crate) async fn run(context: Arc<Context>) {
         }
     }
     feed.end();
-}
-
-fn take_sample(context: &Context) {
-    let feed = &context.live.feed;
-    let kept = encoding::encode_sample(&Sample::now(context));
-    let event = encoding::sample_event(&kept, &feed.rings());
-    feed.add(kept, event);
 }

@@ -1,6 +1,7 @@
 //! The queue of a lane, and the batches taken from it.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -78,7 +79,8 @@ impl LaneQueue {
             (events, dropped)
         };
         let first = events.first()?;
-        let body = serde_json::to_vec(&BatchBody { events: &events, dropped }).expect("all keys are strings");
+        let body = serde_json::to_vec(&BatchBody { events: &events, dropped: NonZeroU64::new(dropped) })
+            .expect("all keys are strings");
         Some(EventBatch { id: first.id.to_string(), body: body.into(), events: events.len(), dropped })
     }
 }
@@ -86,13 +88,8 @@ impl LaneQueue {
 #[derive(Serialize)]
 struct BatchBody<'a> {
     events: &'a [WebhookEvent],
-    #[serde(skip_serializing_if = "is_zero")]
-    dropped: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<NonZeroU64>,
 }
 
 #[cfg(test)]
