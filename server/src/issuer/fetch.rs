@@ -31,7 +31,7 @@ enum FetchSource {
         /// Allows one reader at a time: each blocked reader occupies a thread.
         reader_permit: Arc<Semaphore>,
     },
-    Url(Target, OutboundClient),
+    Url(Box<(Target, OutboundClient)>),
 }
 
 /// Why the key set could not be fetched.
@@ -60,7 +60,8 @@ impl KeySetFetcher {
             }
             // Fetches are too rare to keep a connection open.
             KeySource::Url(target, trust) => {
-                FetchSource::Url(target, OutboundClient::new(*trust, timeouts, 0, MAX_SET_BYTES))
+                let client = OutboundClient::new(*trust, timeouts, 0, MAX_SET_BYTES);
+                FetchSource::Url(Box::new((target, client)))
             }
         };
         Self { source, timeout }
@@ -80,7 +81,8 @@ impl KeySetFetcher {
                 let read = timeouts.within(self.timeout, read).await.ok_or(FetchError::Blocked)?;
                 read.unwrap_or_else(|error| Err(FetchError::File(io::Error::other(error))))
             }
-            FetchSource::Url(target, client) => {
+            FetchSource::Url(url) => {
+                let (target, client) = &**url;
                 let reply = client.get(target, self.timeout).await?;
                 // Only a 200 carries the key set; a 204, for example, does not.
                 if reply.status != StatusCode::OK {
@@ -111,7 +113,7 @@ impl fmt::Display for KeySetFetcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
             FetchSource::File { path, .. } => path.display().fmt(f),
-            FetchSource::Url(target, _) => target.fmt(f),
+            FetchSource::Url(url) => url.0.fmt(f),
         }
     }
 }

@@ -117,7 +117,6 @@ impl Extensions<'_> {
     }
 }
 
-#[expect(clippy::ref_option, reason = "serde gives a reference to the field")]
 fn has_none(missed: &Option<&MissedEvents>) -> bool {
     missed.is_none_or(MissedEvents::is_empty)
 }
