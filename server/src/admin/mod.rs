@@ -27,7 +27,7 @@ use tokio::net::TcpStream;
 
 use crate::admission::RefusalReason;
 use crate::auth::Scope;
-use crate::connection::TcpSocket;
+use crate::connection;
 use crate::http::body::{BodyLimits, check_json, read};
 use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
 use crate::trace::RequestTrace;

@@ -14,8 +14,8 @@ use super::polls::{HeldPollGuard, hold};
 use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task, socket};
 use crate::client::Caller;
 use crate::executor::yield_now;
-use crate::public::{SharedSocket, SocketUpgrade, request_with_body, serve_socket};
-use crate::transport::poll;
+use crate::public::{Requester, SharedSocket, SocketUpgrade, request_with_body, serve_socket};
+use crate::transport::poll::{self, ResponseWriter};
 
 /// An HTTP request that contains a `/meta/connect`.
 #[derive(Clone, Debug)]

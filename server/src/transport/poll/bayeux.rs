@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
+use encke_core::dialect::ServerEvent;
 use encke_core::dialect::bayeux::{Ack, Advice, Extensions, MessageReply, MissedEvents, ReplyTo};
-use encke_core::dialect::{DialectName, ServerEvent};
 use hyper::StatusCode;
 
 use super::response::PollResponse;
@@ -82,8 +82,8 @@ impl ConnectResponseWriter {
     pub(super) fn respond(&mut self, attachment: &Attachment) -> PollResponse {
         let advice = self.advice.or_else(|| end_pause_advice(&attachment.session));
         self.pause = advice.and_then(|advice| advice.interval).unwrap_or_default();
-        let ack = self.acknowledged.map(|before| Ack::UpTo(self.collected.seq.unwrap_or(before)));
-        let ext = Extensions { ack, encke: Some(&self.collected.missed) };
+        let ack = self.acknowledged.map(|before| Ack::UpTo(self.seq.unwrap_or(before)));
+        let ext = Extensions { ack, encke: Some(&self.missed) };
         let reply = MessageReply { advice, ext, ..self.connect.reply().succeeded() }.to_json();
         self.content(&reply)
     }

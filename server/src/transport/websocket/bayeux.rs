@@ -125,7 +125,7 @@ impl WebSocketDialect for BayeuxSocket {
         let is_first = session.mark_advised();
         let pause = end_pause_advice(session);
         let advice = if is_first { Some(advice(services)) } else { pause };
-        let ack = self.bundle.as_ref().map(|bundle| Ack::UpTo(bundle.seq));
+        let ack = self.bundle.is_some().then_some(Ack::UpTo(self.dialect.seq));
         let ext = Extensions { ack, encke: Some(&missed) };
         let reply = MessageReply { advice, ext, ..held.reply().succeeded() }.to_json();
         let events = self.bundle.as_mut().map(|bundle| {
