@@ -47,12 +47,6 @@ mod session;
 pub mod snapshot;
 #[cfg(any(feature = "fuzzing", feature = "simulation"))]
 pub mod testing;
-mod transport;
-
-#[cfg(all(test, feature = "simulation"))]
-use encke_base::fail_point;
-use encke_base::{arena, entropy, executor, locks, metrics, outbound, parking, process, trace};
-use encke_broker::{channel, engine};
 
 pub use admin::LogLinesDropped;
 pub use encke_base::process::systemd;

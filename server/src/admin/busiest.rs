@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::locks::Mutex;
+use encke_broker::channel::Busiest;
 use encke_core::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::task::JoinHandle;
 
-use crate::channel::Busiest;
 use crate::client;
-use crate::locks::Mutex;
 
 /// How long a result is reused, counted from the start of its search.
 const MAX_AGE: Duration = Duration::from_secs(5);

@@ -3,6 +3,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
+use encke_base::metrics::{ProcessView, Readings};
+use encke_base::tls::Tls;
 use encke_timeouts::clock::UnixTime;
 use encke_timeouts::{ExpiryBatch, TimerScheme};
 use tokio_util::sync::CancellationToken;
@@ -12,8 +14,6 @@ use super::live::Live;
 use crate::admission::Handshakes;
 use crate::client;
 use crate::http::public_url::PublicUrl;
-use crate::metrics::{ProcessView, Readings};
-use crate::tls::Tls;
 
 /// State shared by the handlers of the admin listener.
 pub(crate) struct Context {

@@ -16,6 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use encke_base::trace::RequestTrace;
 use encke_timeouts::WheelTimer;
 use futures_util::future::{Either, select};
 use hyper::body::Incoming;
@@ -30,7 +31,6 @@ use crate::auth::Scope;
 use crate::connection;
 use crate::http::body::{BodyLimits, check_json, read};
 use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
-use crate::trace::RequestTrace;
 use api::ApiCall;
 use api::routes::{self, Route};
 use audit::AuditedAction;

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::locks::Mutex;
+use encke_base::locks::Mutex;
 
 /// Id that the server has assigned to a browser.
 pub(crate) type BrowserId = [u8; 16];

@@ -15,8 +15,8 @@ use encke_timeouts::Timeouts;
 use futures_util::future::select;
 use slab::Slab;
 
-use super::{FairEviction, QuotaOwner, network};
-use crate::locks::Mutex;
+use encke_base::locks::Mutex;
+use encke_base::quota::{FairEviction, QuotaOwner, network};
 
 /// How long a socket may stay silent before it can be evicted for another. In a connection storm, clients
 /// connect simultaneously and are served one after the other.

@@ -11,8 +11,6 @@ mod permits;
 mod rate_limiter;
 mod refusals;
 
-pub(crate) use encke_base::quota::{FairEviction, QuotaOwner, network};
-
 pub(crate) use browsers::{BrowserId, BrowserPoll, Browsers};
 pub(crate) use descriptor_limit::DescriptorLimit;
 pub(crate) use handshakes::{Handshake, Handshakes};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use slab::Slab;
 
-use super::network;
-use crate::locks::Mutex;
+use encke_base::locks::Mutex;
+use encke_base::quota::network;
 
 /// All partial messages, limited in total size. When the limit is exceeded, messages of the address with the
 /// most bytes are evicted until some headroom is free: first the largest message that has not grown for a

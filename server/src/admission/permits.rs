@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::network;
-use crate::locks::Mutex;
+use encke_base::locks::Mutex;
+use encke_base::quota::network;
 
 /// Permits for connections or sockets: at most `limit` in total, and at most `limit_each` per address.
 #[derive(Debug)]

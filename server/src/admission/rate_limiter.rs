@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 
-use crate::locks::Mutex;
+use encke_base::locks::Mutex;
 
 /// Rate limiter for a session, shared by all its connections. It is a token bucket that holds one second's
 /// worth of items, stored as the time at which it will be full again (generic cell rate algorithm, ITU-T

@@ -4,11 +4,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use encke_base::metrics::Metrics;
 use encke_timeouts::Timeouts;
 use strum::{EnumCount, EnumMessage, IntoStaticStr, VariantArray};
 
 use super::LogThrottle;
-use crate::metrics::Metrics;
 
 /// Why a connection got no session. The name is a label in metrics and a field in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, EnumMessage, IntoStaticStr, VariantArray)]

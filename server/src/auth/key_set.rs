@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
+use encke_base::locks::RwLock;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::keys::{BadKey, Key};
-use crate::locks::RwLock;
 
 /// Maximum number of keys in a set. Issuers usually publish two or three.
 const MAX_KEYS: usize = 64;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::locks::Mutex;
 use encke_timeouts::clock::UnixTime;
 use minicbor::{Decode, Encode};
 
 use super::{AuthError, Identity};
-use crate::locks::Mutex;
 
 /// Maximum number of revoked users. Forgetting a user would make its tokens valid again, so additional
 /// revocations are rejected.

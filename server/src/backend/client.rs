@@ -1,5 +1,10 @@
 use std::sync::Arc;
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::Executor;
+use encke_base::locks::Mutex;
+use encke_base::metrics::BackendMetrics;
+use encke_base::outbound::{OutboundClient, OutboundError, Target, headers};
 use encke_core::Timestamp;
 use encke_timeouts::Timeouts;
 use futures_util::FutureExt;
@@ -16,11 +21,6 @@ use super::breaker::{Breaker, BreakerPass};
 use super::hook::{HookCaller, HookError, HookKind, MAX_BODY_BYTES};
 use super::in_flight::{InFlight, InFlightPermit};
 use super::settings::BackendSettings;
-use crate::entropy::Entropy;
-use crate::executor::Executor;
-use crate::locks::Mutex;
-use crate::metrics::BackendMetrics;
-use crate::outbound::{OutboundClient, OutboundError, Target, headers};
 
 /// Maximum number of idle connections to the backend that are kept for later requests.
 const IDLE_CONNECTIONS: usize = 64;

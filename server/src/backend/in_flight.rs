@@ -2,10 +2,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use encke_base::locks::Mutex;
+use encke_base::metrics::BackendMetrics;
+use encke_base::quota::network;
+
 use super::hook::HookCaller;
-use crate::admission::network;
-use crate::locks::Mutex;
-use crate::metrics::BackendMetrics;
 
 /// Limits the number of requests in flight: in total, per session, and, for clients without a session, per
 /// network (half of the total).

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
+use encke_base::outbound::{Secret, Target, Trust};
 use hyper::header::HeaderName;
 
 use super::hook::HookKind;
-use crate::outbound::{Secret, Target, Trust};
 
 /// Settings in the `[backend]` section.
 #[derive(Clone, Debug)]

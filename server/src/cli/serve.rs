@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use encke_base::process::systemd::{self, InheritError, InheritedSockets, Supervisor};
 use encke_timeouts::clock::monotonic_now;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -13,7 +14,6 @@ use super::logging::Logging;
 use super::output::{failure, print, print_error, usage_error};
 use crate::config::{Config, MIN_DESCRIPTORS, Settings};
 use crate::events::NoHooks;
-use crate::process::systemd::{self, InheritError, InheritedSockets, Supervisor};
 use crate::server::{ListenError, Listeners};
 use crate::server::{Server, StartError};
 

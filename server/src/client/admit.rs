@@ -1,11 +1,12 @@
 //! Admission of clients to sessions, for all transports and dialects.
 
+use encke_base::quota::network;
+use encke_broker::channel::ChannelName;
 use encke_core::close::CloseCode;
 
 use super::{Caller, Refusal, Services};
-use crate::admission::{RefusalReason, network};
+use crate::admission::RefusalReason;
 use crate::auth::{Identity, Permission};
-use crate::channel::ChannelName;
 use crate::http::ApiError;
 use crate::session::{AttachRefusal, AttachRequest, Attached, SessionRequest};
 

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use encke_base::quota::network;
 use encke_core::close::CloseCode;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::caller::{AuthDecision, AuthResult};
 use super::{AdmitRequest, Caller, Services};
-use crate::admission::{RefusalReason, network};
+use crate::admission::RefusalReason;
 use crate::auth::{BackendClaims, Identity};
 use crate::backend::{ConnectHookRequest, HookCaller, HookError, HookKind};
 use crate::http::request::cookies;

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use encke_base::metrics::Readings;
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::{ChannelName, LogMessage};
 use encke_core::Timestamp;
 use encke_core::dialect::{ServerEvent, StartPosition};
 use encke_core::message::CompactJson;
@@ -12,9 +15,6 @@ use futures_util::FutureExt;
 
 use super::test_services::{attach, attach_after, on_slow_engine_with};
 use super::{Attachment, Services};
-use crate::admission::QuotaOwner;
-use crate::channel::{ChannelName, LogMessage};
-use crate::metrics::Readings;
 use crate::session::{Attached, Channel, CommandSource, DeliveryWriter, take_batch};
 
 /// Discards what is sent.

@@ -1,9 +1,9 @@
 //! Messages at the beginning of a connection.
 
+use encke_broker::channel::ChannelName;
 use encke_core::dialect::ServerEvent;
 
 use super::Attachment;
-use crate::channel::ChannelName;
 use crate::session::ExposedToken;
 
 /// Returns the first message on every connection. `token` is the session's resume token.
@@ -34,14 +34,14 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
+    use encke_base::quota::QuotaOwner;
+    use encke_broker::channel::LogMessage;
     use encke_core::dialect::StartPosition;
     use encke_core::message::CompactJson;
     use futures_util::FutureExt;
 
     use super::super::test_services::{attach, attach_after, on_slow_engine};
     use super::*;
-    use crate::admission::QuotaOwner;
-    use crate::channel::LogMessage;
     use crate::session::{Attached, Channel, CommandSource, DeliveryWriter, take_batch};
 
     /// Discards what is sent.

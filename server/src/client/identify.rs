@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
+use encke_base::quota::network;
+use encke_broker::channel::ChannelName;
 use encke_core::close::CloseCode;
 
 use super::caller::{AuthDecision, AuthResult};
 use super::{Caller, Services};
-use crate::admission::{RefusalReason, network};
+use crate::admission::RefusalReason;
 use crate::auth::{AuthError, Identity};
-use crate::channel::ChannelName;
 
 impl Services {
     /// Returns the client's identity, which was determined before if it had to be requested.

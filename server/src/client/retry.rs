@@ -4,7 +4,7 @@ use std::time::Duration;
 use encke_core::close::CloseCode;
 use encke_core::dialect::ServerEvent;
 
-use crate::entropy::Entropy;
+use encke_base::entropy::Entropy;
 
 /// Range of delays after which clients of a draining server reconnect. Spreads them over time.
 const DRAIN_SPREAD_MS: Range<u64> = 500..10_000;

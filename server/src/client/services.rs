@@ -2,6 +2,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::entropy::Entropy;
+use encke_base::metrics::Metrics;
+use encke_base::parking;
+use encke_base::trace::Tracer;
+use encke_broker::engine::RedisHealth;
 use encke_core::Timestamp;
 use encke_core::session::ConnectionId;
 use encke_timeouts::{Stalled, Timeouts};
@@ -9,13 +14,8 @@ use futures_util::future::select;
 
 use super::{Access, PartialMessageSender, SharedLimits};
 use crate::admission::PartialMessage;
-use crate::engine::RedisHealth;
-use crate::entropy::Entropy;
-use crate::metrics::Metrics;
-use crate::parking;
 use crate::reminders::Reminders;
 use crate::session::{SessionCell, SessionLogs, SessionRef, Sessions, Transport};
-use crate::trace::Tracer;
 
 pub(crate) type ConnectionParking = parking::Parking<(SessionRef, ConnectionId)>;
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
+use encke_base::locks::Mutex;
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::{ChannelGuard, ChannelName, HistoryPart, PublishId, Published};
+use encke_broker::engine::{EngineError, EngineResponse, History, LogEngine, MemoryEngine, Presence};
 use encke_core::message::Content;
 use futures_util::FutureExt;
 
-use crate::admission::QuotaOwner;
-use crate::channel::{ChannelGuard, ChannelName, HistoryPart, PublishId, Published};
-use crate::engine::{EngineError, EngineResponse, History, LogEngine, MemoryEngine, Presence};
-use crate::locks::Mutex;
 use crate::session::SessionRef;
 
 /// The memory engine, with responses held back until the test releases them.

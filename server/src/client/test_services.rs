@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::NoTasks;
+use encke_broker::engine::LogEngine;
 use encke_core::dialect::DialectName;
 use encke_core::session::{ConnectionKind, Heartbeat};
 use encke_timeouts::Timeouts;
@@ -13,10 +16,7 @@ use super::Services;
 use crate::auth::Identity;
 use crate::client::slow_engine::{SlowControl, SlowEngine};
 use crate::config::Settings;
-use crate::engine::LogEngine;
-use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks};
-use crate::executor::NoTasks;
 use crate::server::assembly;
 use crate::session::{AttachRequest, Attached, SessionRequest};
 

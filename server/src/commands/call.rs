@@ -1,3 +1,4 @@
+use encke_broker::engine::EngineResponse;
 use encke_core::dialect::{CommandError, ErrorCode, Success};
 use encke_core::message::CompactJson;
 use futures_util::FutureExt;
@@ -7,7 +8,6 @@ use super::backend::invalid_answer;
 use super::errors::bad_data;
 use super::{CommandContext, StartedCommand};
 use crate::backend::{HookKind, HookRequest};
-use crate::engine::EngineResponse;
 
 /// Maximum length of a method name, in bytes.
 const MAX_METHOD_BYTES: usize = 255;

@@ -1,8 +1,8 @@
+use encke_broker::channel::ChannelName;
 use encke_core::dialect::CommandError;
 
 use super::errors::{bad_channel, forbidden, not_allowed};
 use crate::auth::Permission;
-use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
 use crate::session::{ClientInput, CommandSource, SessionCell};
 

@@ -1,12 +1,12 @@
 //! Conversion of errors to the error codes of the dialects.
 
+use encke_broker::channel::InvalidChannelName;
+use encke_broker::engine::EngineError;
 use encke_core::dialect::{CommandError, ErrorCode};
 use encke_core::message::BadJson;
 
 use crate::auth::Permission;
-use crate::channel::InvalidChannelName;
 use crate::client::{IdentifyError, Services};
-use crate::engine::EngineError;
 use crate::session::SubscribeError;
 
 pub(super) fn forbidden(message: impl Into<String>) -> CommandError {

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
+use encke_broker::engine::EngineResponse;
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
 use encke_core::dialect::{Command, CommandError, CommandRequest, Dialect, Response, Success, TextSink};
@@ -20,7 +21,6 @@ use super::subscribe_all::subscribe_all;
 use super::{CommandContext, CommandOutcome};
 use crate::admission::RateDecision;
 use crate::client::unsubscribed;
-use crate::engine::EngineResponse;
 use crate::session::{Backlog, ClientInput};
 
 /// Commands that arrive on one connection or in one request. Enforces the command rate of the session.

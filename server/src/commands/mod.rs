@@ -17,7 +17,7 @@ mod subscribe_all;
 
 use encke_core::dialect::{CommandError, Success};
 
-use crate::engine::EngineResponse;
+use encke_broker::engine::EngineResponse;
 
 pub(crate) use context::CommandContext;
 pub(crate) use handler::{CommandHandler, Commands, carry_out};

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
+use encke_broker::engine::EngineResponse;
 use encke_core::dialect::{Command, CommandError, CommandRequest, Success};
 use futures_util::FutureExt;
 
 use super::CommandOutcome;
-use crate::engine::EngineResponse;
 
 /// Maximum number of commands in flight on one connection. While that many are in flight, nothing more is
 /// read.

@@ -1,9 +1,9 @@
+use encke_broker::engine::{Presence, UserSessions};
 use encke_core::dialect::{Member, Success, UserPresence};
 
 use super::errors::engine_failed;
 use super::{CommandContext, StartedCommand};
 use crate::auth::Permission;
-use crate::engine::{Presence, UserSessions};
 
 /// Maximum number of members listed in a presence response, which also states their total number.
 const MAX_MEMBERS: usize = 256;

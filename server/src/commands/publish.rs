@@ -1,6 +1,8 @@
 use std::future::IntoFuture;
 use std::sync::Arc;
 
+use encke_broker::channel::{ChannelName, PublishId, Published};
+use encke_broker::engine::{EngineError, EngineResponse};
 use encke_core::dialect::{PublishKey, Success};
 use encke_core::message::{CompactJson, Content};
 use futures_util::FutureExt;
@@ -10,8 +12,6 @@ use super::errors::{bad_data, engine_failed};
 use super::{CommandContext, CommandOutcome, StartedCommand};
 use crate::auth::Permission;
 use crate::backend::{HookKind, HookRequest, HookResponse};
-use crate::channel::{ChannelName, PublishId, Published};
-use crate::engine::{EngineError, EngineResponse};
 
 /// Publishes a message, if the backend allows it. The backend may change the channel and the data.
 pub(super) fn publish(

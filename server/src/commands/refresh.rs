@@ -1,10 +1,10 @@
+use encke_broker::channel::ChannelName;
 use encke_core::close::CloseCode;
 use encke_core::dialect::CommandError;
 
 use super::CommandContext;
 use super::errors::forbidden;
 use crate::auth::AuthError;
-use crate::channel::ChannelName;
 use crate::client::IdentifyError;
 
 /// Replaces the client's token, and unsubscribes from the channels that the new token does not allow. Returns

@@ -1,3 +1,4 @@
+use encke_broker::engine::EngineResponse;
 use encke_core::dialect::{CommandError, ErrorCode, Success};
 use encke_core::message::CompactJson;
 
@@ -6,7 +7,6 @@ use super::errors::{bad_data, not_allowed};
 use super::{CommandContext, StartedCommand};
 use crate::auth::Permission;
 use crate::backend::HookKind;
-use crate::engine::EngineResponse;
 
 /// Passes a service message to the server's own code or, if that does not accept it, to the backend.
 pub(super) fn service(context: CommandContext<'_>, channel: &str, data: &str) -> StartedCommand {

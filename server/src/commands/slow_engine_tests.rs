@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll, Waker};
 
+use encke_broker::channel::TooManyChannels;
+use encke_broker::engine::EngineError;
 use encke_core::close::CloseReason;
 use encke_core::dialect::TextSink;
 use encke_core::dialect::json::Json;
@@ -11,11 +13,9 @@ use encke_core::session::Phase;
 
 use super::pending::MAX_IN_FLIGHT;
 use super::{CommandContext, CommandHandler, Commands};
-use crate::channel::TooManyChannels;
 use crate::client::slow_engine::SlowControl;
 use crate::client::test_services::{attach, on_slow_engine};
 use crate::client::{Attachment, Services};
-use crate::engine::EngineError;
 use crate::session::Backlog;
 
 /// One client connection, and the engine behind it.

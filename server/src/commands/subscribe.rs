@@ -1,14 +1,14 @@
 use std::future::IntoFuture;
 use std::sync::Arc;
 
+use encke_broker::channel::ChannelName;
+use encke_broker::engine::EngineResponse;
 use encke_core::dialect::{CommandError, StartPosition, Success};
 use futures_util::FutureExt;
 
 use super::backend::invalid_answer;
 use super::{CommandContext, StartedCommand};
 use crate::backend::{HookKind, HookRequest};
-use crate::channel::ChannelName;
-use crate::engine::EngineResponse;
 use crate::session::SubscribeOutcome;
 
 pub(super) fn subscribe(

@@ -1,14 +1,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use encke_broker::channel::ChannelName;
+use encke_broker::engine::join_responses;
 use encke_core::dialect::{CommandError, StartPosition, Success};
 
 use super::errors::forbidden;
 use super::subscribe::subscribe_to;
 use super::{CommandContext, StartedCommand};
 use crate::auth::Permission;
-use crate::channel::ChannelName;
-use crate::engine::join_responses;
 use crate::session::{SubscribeError, SubscribeOutcome};
 
 /// Subscribes to all channels or to none. Each channel after the first counts as an additional command.

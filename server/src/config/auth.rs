@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::tls::Tls;
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -14,7 +15,6 @@ use super::error::ConfigError;
 use super::units::{DurationOrOff, DurationSetting, optional};
 use super::validator::Validator;
 use crate::auth::{Algorithm, ApiKey, ApiKeys, Auth, Hosts, Key, Origins, Scope};
-use crate::tls::Tls;
 
 /// Minimum of `auth.max_token_lifetime`, because the times in tokens are in whole seconds.
 const MIN_TOKEN_LIFETIME: Duration = Duration::from_secs(1);

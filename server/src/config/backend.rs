@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use encke_base::outbound::{Secret, Target, Trust};
 use hyper::header::HeaderName;
 use serde::Deserialize;
 
@@ -10,7 +11,6 @@ use super::error::ConfigError;
 use super::units::{DurationSetting, Parsed, optional};
 use super::validator::Validator;
 use crate::backend::{BackendSettings, HookKind};
-use crate::outbound::{Secret, Target, Trust};
 
 const CA: &str = "backend.ca";
 

@@ -1,12 +1,12 @@
 //! `[channel]` and `[[namespace]]`. A setting that a namespace leaves out is taken from `[channel]`.
 
+use encke_broker::channel::{ChannelName, ChannelRules, LogLimits, Namespace};
 use serde::Deserialize;
 
 use super::error::ConfigError;
 use super::types::{ChannelConfig, EngineConfig};
 use super::units::{DurationOrOff, SizeSetting, unless_zero};
 use super::validator::Validator;
-use crate::channel::{ChannelName, ChannelRules, LogLimits, Namespace};
 
 /// Maximum number of namespaces. Bounded because a channel's namespace is found by linear search.
 const MAX_NAMESPACES: usize = 64;

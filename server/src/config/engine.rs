@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use encke_broker::engine::{RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -9,7 +10,6 @@ use super::channels::RawChannel;
 use super::error::ConfigError;
 use super::types::EngineConfig;
 use super::validator::Validator;
-use crate::engine::{RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
 
 #[derive(Deserialize)]
 pub(super) struct RawEngine {

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::outbound::{Target, Trust};
+
 use super::auth::RawAuth;
 use super::error::ConfigError;
 use super::validator::Validator;
 use crate::auth::KeySet;
 use crate::issuer::{IssuerSettings, KeySource, read_keys};
-use crate::outbound::{Target, Trust};
 
 const JWKS: &str = "auth.jwks";
 const CA: &str = "auth.jwks_ca";

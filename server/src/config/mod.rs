@@ -31,9 +31,9 @@ use std::path::{Path, PathBuf};
 
 use layers::Layers;
 
-pub use crate::channel::{ChannelRules, LogLimits, Namespace};
-pub use crate::engine::{RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
 pub use descriptors::MIN_DESCRIPTORS;
+pub use encke_broker::channel::{ChannelRules, LogLimits, Namespace};
+pub use encke_broker::engine::{RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
 pub use error::{ConfigError, SettingSource};
 pub use layers::default_file;
 pub use limits::{ClientDescriptors, Limits};

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use encke_base::outbound::{Target, Trust};
+use encke_base::trace::{TraceSettings, Tracer};
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
@@ -11,8 +13,6 @@ use serde::Deserialize;
 use super::error::ConfigError;
 use super::units::optional;
 use super::validator::Validator;
-use crate::outbound::{Target, Trust};
-use crate::trace::{TraceSettings, Tracer};
 
 const OTLP: &str = "trace.otlp";
 const SAMPLE: &str = "trace.sample";

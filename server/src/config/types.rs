@@ -3,6 +3,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::tls::Tls;
+use encke_base::trace::TraceSettings;
+use encke_broker::channel::{LogLimits, Namespace};
+use encke_broker::engine::RedisSettings;
 use encke_core::session::SessionTimeouts;
 use encke_timeouts::{TimerScheme, WheelSettings};
 use serde::Deserialize;
@@ -11,15 +15,11 @@ use super::limits::Limits;
 use super::units::{duration, limit};
 use crate::auth::Auth;
 use crate::backend::BackendSettings;
-use crate::channel::{LogLimits, Namespace};
-use crate::engine::RedisSettings;
 use crate::events::WebhookSettings;
 use crate::http::proxies::Proxies;
 use crate::http::public_url::PublicUrl;
 use crate::issuer::IssuerSettings;
 use crate::snapshot::SnapshotSettings;
-use crate::tls::Tls;
-use crate::trace::TraceSettings;
 
 /// The validated configuration.
 #[derive(Clone, Debug)]

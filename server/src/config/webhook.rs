@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use encke_base::outbound::{Secret, Target, Trust};
 use serde::Deserialize;
 
 use super::error::ConfigError;
 use super::units::{DurationSetting, parsed};
 use super::validator::Validator;
 use crate::events::{EventName, WebhookSettings};
-use crate::outbound::{Secret, Target, Trust};
 
 const CA: &str = "webhook.ca";
 

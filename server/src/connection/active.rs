@@ -1,5 +1,7 @@
 //! The parts of an active connection.
 
+use encke_base::parking::ParkBackoff;
+
 use super::counted_socket::{CountedSocket, SendCounters};
 use super::inbox::Inbox;
 use super::park_timer::ParkTimer;
@@ -10,7 +12,6 @@ use super::protocol::{End, Link, Protocol};
 use super::socket::Socket;
 use super::write_hold::WriteHold;
 use crate::client::Attachment;
-use crate::parking::ParkBackoff;
 use crate::session::Backlog;
 
 /// A connection of a session, owned by its task.

@@ -23,6 +23,7 @@ mod protocol;
 mod socket;
 mod task;
 mod tcp;
+pub(crate) mod transport;
 mod write_hold;
 
 pub(crate) use active::{Connection, Parkable};

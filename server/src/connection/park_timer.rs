@@ -1,5 +1,6 @@
+use encke_base::parking::ParkBackoff;
+
 use crate::client::Attachment;
-use crate::parking::ParkBackoff;
 use crate::session::Signals;
 
 /// Decides when a connection has been silent for long enough to be parked.

@@ -6,13 +6,13 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
+use encke_base::parking::{ParkBackoff, ParkedSince};
 use encke_core::Timestamp;
 
 use super::active::{Connection, Parkable};
 use super::counted_socket::{CountedSocket, SendCounters};
 use super::socket::{ParkedSocket, Socket};
 use crate::client::{Attachment, Services};
-use crate::parking::{ParkBackoff, ParkedSince};
 use crate::session::{
     DeliveryOutcome, Mailbox, ParkedConnection, ParkedMailbox, PendingWork, ReadOutcome, SessionCell,
     SessionOutbox,

@@ -3,12 +3,12 @@ use std::future::{IntoFuture, Ready};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use encke_broker::channel::ChannelName;
 use encke_core::dialect::{CommandError, ErrorCode, StartPosition};
 use encke_timeouts::Sleep;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
 
-use crate::channel::ChannelName;
 use crate::client::Attachment;
 use crate::commands::subscribe_to;
 use crate::session::SubscribeOutcome;

@@ -3,7 +3,7 @@ use std::io;
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::parking::AnyPoller;
+use encke_base::parking::AnyPoller;
 
 /// Socket of an active connection: a kernel socket, or one in the memory of a simulation.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {

@@ -3,6 +3,8 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use encke_base::parking::AnyPoller;
+use encke_base::tls::Tls;
 use encke_sys::Unacknowledged;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
@@ -12,8 +14,6 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
 use super::socket::{ParkedSocket, Socket};
-use crate::parking::AnyPoller;
-use crate::tls::Tls;
 
 /// Number of bytes that TLS may buffer until the kernel accepts them: one record. The server's own buffer is
 /// above TLS, the kernel's below.

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
+use encke_base::metrics::Metrics;
+use encke_broker::channel::{Occupancy, OccupancySink};
 use encke_core::session::LifecycleEvent;
 
 use super::hooks::HookSink;
 use super::webhook::Webhooks;
-use crate::channel::{Occupancy, OccupancySink};
-use crate::metrics::Metrics;
 use crate::reminders::WebhookSink;
 use crate::session::{EventSink, SessionId};
 

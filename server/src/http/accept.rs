@@ -5,12 +5,12 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::metrics::Metrics;
 use encke_timeouts::Timeouts;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::admission::LogThrottle;
-use crate::metrics::Metrics;
 
 /// How often to log that connections cannot be accepted.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);

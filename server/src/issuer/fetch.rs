@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::outbound::{OutboundClient, OutboundError, Target};
 use encke_timeouts::Timeouts;
 use hyper::StatusCode;
 use tokio::sync::Semaphore;
@@ -12,7 +13,6 @@ use tokio::task::spawn_blocking;
 
 use super::KeySource;
 use crate::auth::{BadKeySet, Key, parse_key_set};
-use crate::outbound::{OutboundClient, OutboundError, Target};
 
 /// Maximum size of a key set, in bytes.
 const MAX_SET_BYTES: usize = 256 * 1024;

@@ -12,6 +12,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::Executor;
+use encke_base::metrics::Metrics;
+use encke_base::outbound::Backoff;
 use encke_core::Timestamp;
 use encke_timeouts::Timeouts;
 use futures_util::FutureExt;
@@ -19,10 +23,6 @@ use futures_util::future::{pending, select};
 use tokio::sync::{Notify, watch};
 
 use crate::auth::{Auth, KeySet};
-use crate::entropy::Entropy;
-use crate::executor::Executor;
-use crate::metrics::Metrics;
-use crate::outbound::Backoff;
 use fetch::KeySetFetcher;
 pub(crate) use fetch::read_keys;
 pub(crate) use settings::{IssuerSettings, KeySource};

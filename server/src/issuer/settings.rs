@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::outbound::{Target, Trust};
+use encke_base::outbound::{Target, Trust};
 
 /// Settings of the issuer's key set.
 #[derive(Clone, Debug)]

@@ -10,9 +10,9 @@ use super::cors::{self, Cookies};
 use super::query::Query;
 use crate::admission::RefusalReason;
 use crate::client::{Caller, ClientSettings, Refusal, Services};
+use crate::connection::transport::sse::{Accepted, END_EVENT_ID, EventId, write_farewell};
 use crate::http::reply::{no_content, with};
 use crate::http::{ApiError, Reply};
-use crate::transport::sse::{Accepted, END_EVENT_ID, EventId, write_farewell};
 
 const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

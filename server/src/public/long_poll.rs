@@ -22,12 +22,12 @@ use super::receive::read;
 use crate::admission::RefusalReason;
 use crate::client::{Caller, Refusal, Services, goaway};
 use crate::commands::{CommandContext, carry_out};
+use crate::connection::transport::poll::{Accepted, JsonArray, ResponseWriter};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::request::parameter;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{CommandSource, SessionCell, SessionHandle};
-use crate::transport::poll::{Accepted, JsonArray, ResponseWriter};
 
 /// Maximum number of commands in one request.
 const MAX_COMMANDS: usize = 64;

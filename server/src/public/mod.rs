@@ -21,13 +21,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::tls::Tls;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Handshakes, OpenConnections, Permit, Permits, RefusalReason};
 use crate::client;
 use crate::http::proxies::{BadProxyHeader, Proxies};
-use crate::tls::Tls;
 pub(crate) use bayeux::BayeuxEndpoint;
 #[cfg(feature = "simulation")]
 pub(crate) use bayeux::{Requester, SocketUpgrade, request_with_body, serve_socket};

@@ -4,6 +4,7 @@ use std::future::{Future, ready};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use encke_base::parking::ParkBackoff;
 use tokio::net::TcpStream;
 
 use super::Context;
@@ -12,10 +13,9 @@ use super::routing::{SessionlessConnection, SocketTakeover};
 use super::sessionless::{IncomingSocket, TakenSocket};
 use crate::admission::{Handshake, OpenConnection};
 use crate::client::Attachment;
+use crate::connection::transport::poll::{Answered, HeldPoll, HeldRequest};
+use crate::connection::transport::{poll, sse, websocket};
 use crate::connection::{Parkable, TcpSocket};
-use crate::parking::ParkBackoff;
-use crate::transport::poll::{Answered, HeldPoll, HeldRequest};
-use crate::transport::{poll, sse, websocket};
 
 /// Serves a connection in a new task. Until the client sends something, the task is small, and nothing else
 /// is allocated.

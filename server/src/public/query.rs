@@ -5,9 +5,9 @@ use encke_core::dialect::DialectName;
 use encke_core::dialect::json::Json;
 use encke_core::session::{ConnectionKind, Heartbeat};
 
+use encke_broker::channel::ChannelName;
 use hyper::Request;
 
-use crate::channel::ChannelName;
 use crate::client::{AdmitRequest, ClientSettings};
 use crate::http::ApiError;
 use crate::http::request::parameters;

@@ -23,10 +23,10 @@ use super::{Context, NotServed, bayeux, cors, events, long_poll, session_request
 use crate::admission::{Handshake, OpenConnection, RefusalReason};
 use crate::client::{AdmitRequest, Caller};
 use crate::connection::TcpSocket;
+use crate::connection::transport::websocket::{self, Upgrade, Upgraded};
+use crate::connection::transport::{poll, sse};
 use crate::http::request::parameter;
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::transport::websocket::{self, Upgrade, Upgraded};
-use crate::transport::{poll, sse};
 
 /// A connection without a session: before its first session, or between polls.
 #[derive(Clone)]

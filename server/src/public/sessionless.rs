@@ -4,6 +4,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
 
+use encke_base::locks::Mutex;
 use futures_util::future::Either;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -16,11 +17,10 @@ use super::routing::{Answer, RequestOutcome, SessionlessConnection, SocketTakeov
 use super::shared_socket::SharedSocket;
 use super::{Context, NotServed};
 use crate::admission::OpenConnection;
+use crate::connection::transport::poll::UnconfirmedAnswer;
 use crate::connection::{self, Socket, TcpSocket};
 use crate::http::MAX_HEAD_BYTES;
 use crate::http::proxies::read_source;
-use crate::locks::Mutex;
-use crate::transport::poll::UnconfirmedAnswer;
 
 /// A socket on which requests may arrive.
 pub(super) enum IncomingSocket {

@@ -3,10 +3,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use encke_base::locks::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Socket;
-use crate::locks::Mutex;
 
 /// A socket that is used by hyper. Through a clone, its owner can query the kernel about it, which hyper
 /// cannot do. The socket is locked for one system call at a time.

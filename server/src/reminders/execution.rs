@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::metrics::ReminderOutcome;
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::ChannelName;
+use encke_broker::engine::EngineError;
 use encke_core::message::Content;
 use encke_timeouts::{OwnerKey, RequestedDeadline};
 use serde_json::value::RawValue;
@@ -10,10 +14,6 @@ use serde_json::value::RawValue;
 use super::Reminders;
 use super::reminder::{ReminderAction, ReminderKey, already_compact};
 use super::table::ReminderEntry;
-use crate::admission::QuotaOwner;
-use crate::channel::ChannelName;
-use crate::engine::EngineError;
-use crate::metrics::ReminderOutcome;
 
 /// Pause before the next attempt if the engine is overloaded.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);

@@ -18,15 +18,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::executor::Executor;
+use encke_base::locks::{Mutex, level};
+use encke_base::metrics::Metrics;
+use encke_broker::engine::LogEngine;
 use encke_core::Timestamp;
 use encke_timeouts::{ArmAction, RequestedDeadline, Timeouts, TimerCell, TimerOwner, TimerOwners};
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::engine::LogEngine;
-use crate::executor::Executor;
-use crate::locks::{Mutex, level};
-use crate::metrics::Metrics;
 use crate::session::SessionRef;
 use table::{ReminderEntry, ReminderTable};
 

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
+use encke_broker::channel::ChannelName;
 use minicbor::{Decode, Encode};
 use serde_json::value::RawValue;
 
 use super::reminder::{BadReminder, MAX_DELAY, PendingReminder, ReminderAction, ReminderKey, compact};
-use crate::channel::ChannelName;
 
 /// A reminder in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

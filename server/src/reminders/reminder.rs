@@ -4,7 +4,7 @@ use std::time::Duration;
 use encke_core::message::{BadJson, CompactJson};
 use serde_json::value::RawValue;
 
-use crate::channel::{ChannelName, InvalidChannelName};
+use encke_broker::channel::{ChannelName, InvalidChannelName};
 
 /// Maximum delay of a reminder.
 pub(crate) const MAX_DELAY: Duration = Duration::from_hours(30 * 24);

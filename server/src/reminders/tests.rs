@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 
 use crossbeam_channel::bounded;
+use encke_base::entropy::Entropy;
+use encke_base::executor::BoxedTask;
+use encke_broker::channel::ChannelName;
 use encke_seeds::with_seeds;
 use encke_timeouts::clock::{Clock, SimulatedTime, UnixTime};
 use encke_timeouts::{ExpiryHandler, ExpiryWorker, SteppedWheel};
@@ -12,11 +15,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::channel::ChannelName;
 use crate::config::{Config, Settings};
-use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks, Sinks};
-use crate::executor::BoxedTask;
 use crate::server::assembly;
 
 const BACKEND: &str = "backend";
@@ -174,7 +174,9 @@ impl ReminderWorld {
     /// Number of messages in the channel.
     fn published(&self) -> usize {
         let log = self.client.logs.channels.get("news");
-        log.map_or(0, |log| log.history(crate::channel::HistoryPart::After(0), 100, self.now()).1.len())
+        log.map_or(0, |log| {
+            log.history(encke_broker::channel::HistoryPart::After(0), 100, self.now()).1.len()
+        })
     }
 }
 

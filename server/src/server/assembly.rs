@@ -3,6 +3,11 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
+use encke_base::entropy::Entropy;
+use encke_base::executor::Executor;
+use encke_base::trace::Tracer;
+use encke_broker::channel::Namespaces;
+use encke_broker::engine::{LogEngine, MemoryEngine, RedisEngine};
 use encke_timeouts::{ExpiryBatch, Timeouts};
 use tokio_util::sync::CancellationToken;
 
@@ -13,18 +18,13 @@ use crate::admission::{
 };
 use crate::auth::Revocations;
 use crate::backend::Backend;
-use crate::channel::Namespaces;
 use crate::client::{self, Access, ClientSettings, SharedLimits};
 use crate::config::{Config, EngineConfig, RedisSettings};
-use crate::engine::{LogEngine, MemoryEngine, RedisEngine};
-use crate::entropy::Entropy;
 use crate::events::Sinks;
-use crate::executor::Executor;
 use crate::issuer::Issuer;
 use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
 use crate::session::{Channels, SessionLimits, SessionLogs, SessionRef, SessionTable, Sessions, TableLimits};
-use crate::trace::Tracer;
 
 /// Creates the channels, the sessions, and the other services shared by client connections.
 pub(crate) fn client_services(

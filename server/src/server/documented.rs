@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::NoTasks;
+use encke_base::metrics::Metrics;
+use encke_broker::engine::LogEngine;
 use encke_timeouts::Timeouts;
 use encke_timeouts::clock::Clock;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::engine::LogEngine;
-use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks, Sinks, Webhooks};
-use crate::executor::NoTasks;
-use crate::metrics::Metrics;
 use crate::server::assembly;
 
 pub use crate::admin::HealthStatus;

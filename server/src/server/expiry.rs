@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use encke_base::executor::Executor;
 use encke_core::Timestamp;
 use encke_timeouts::{ExpiryHandler, TimerOwner};
 
 use crate::client::Services;
-use crate::executor::Executor;
 
 /// Finds the owner of an expired timer and makes that owner check its deadlines.
 pub(crate) struct ExpiryDispatcher {

@@ -3,10 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 
+use encke_base::process::Retry;
+use encke_base::process::systemd::{InheritError, InheritedSocket, InheritedSockets};
+
 use crate::config::{Config, ListenerKind};
 use crate::http::{Listener, SocketOptions};
-use crate::process::Retry;
-use crate::process::systemd::{InheritError, InheritedSocket, InheritedSockets};
 
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]

@@ -16,6 +16,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::Executor;
+use encke_base::metrics::Metrics;
+use encke_base::process::systemd::Supervisor;
+use encke_broker::engine::EvictsKeys;
 use encke_timeouts::clock::Clock;
 use encke_timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
 use futures_util::future::{Either, select};
@@ -25,12 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{LogLinesDropped, live};
 use crate::config::Config;
-use crate::engine::EvictsKeys;
-use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks, Sinks, Webhooks};
-use crate::executor::Executor;
-use crate::metrics::Metrics;
-use crate::process::systemd::Supervisor;
 use crate::public;
 use crate::snapshot::{SnapshotLock, SnapshotLockError};
 use accepting::{accept_admins, accept_clients};

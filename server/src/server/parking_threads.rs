@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::task::{self, Waker};
 use std::time::Duration;
 
+use encke_base::executor::{Runtime, yield_now};
+use encke_base::parking::{AnyPoller, IdleQueue, Poller, PollerThread, Pollers};
 use encke_core::Timestamp;
 use encke_core::session::ConnectionId;
 use encke_timeouts::{Sleep, Timeouts};
 use tokio::runtime::Handle;
 
 use crate::client::{ConnectionParking, Services};
-use crate::executor::{Runtime, yield_now};
-use crate::parking::{AnyPoller, IdleQueue, Poller, PollerThread, Pollers};
 use crate::session::{SessionRef, Sessions};
 
 /// Number of connections that are signalled before other tasks get a turn.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::process::systemd::Supervisor;
+
 use crate::client::Services;
-use crate::process::systemd::Supervisor;
 
 /// Number of keep-alives per watchdog interval.
 const KEEP_ALIVES_PER_INTERVAL: u32 = 2;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use encke_broker::channel::{SubscriberKey, overlap};
+use encke_broker::engine::LogEngine;
 use encke_core::session::Outbox;
 use encke_core::session::outbox::LogHandle;
 
 use super::session_ref::SessionRef;
-use crate::channel::{SubscriberKey, overlap};
-use crate::engine::LogEngine;
 
-pub(crate) type Channels = crate::channel::Channels<SessionRef>;
-pub(crate) type Channel = crate::channel::Channel<SessionRef>;
+pub(crate) type Channels = encke_broker::channel::Channels<SessionRef>;
+pub(crate) type Channel = encke_broker::channel::Channel<SessionRef>;
 
 /// A session's subscriptions, the messages pending for them, and the messages that were sent but not
 /// acknowledged.

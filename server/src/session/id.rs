@@ -6,7 +6,7 @@ use arrayvec::ArrayString;
 use data_encoding::BASE64URL_NOPAD;
 use subtle::ConstantTimeEq;
 
-use crate::entropy::Entropy;
+use encke_base::entropy::Entropy;
 
 const ID_BYTES: usize = 16;
 const SECRET_BYTES: usize = 16;

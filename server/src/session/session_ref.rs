@@ -1,4 +1,4 @@
-use crate::arena::{Slot, SlotKey};
+use encke_base::arena::{Slot, SlotKey};
 
 /// Weak reference to a session. It can no longer be resolved once the session has ended. References are
 /// ordered by slot.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_broker::channel::{LogRecord, RestoredLogs};
 use encke_core::session::Outbox;
 use encke_timeouts::clock::UnixTime;
 
@@ -16,7 +17,6 @@ use super::lock::with_extension;
 use super::write::sync_folder;
 use super::{SnapshotSettings, SnapshotState};
 use crate::auth::RevocationRecord;
-use crate::channel::{LogRecord, RestoredLogs};
 use crate::reminders::ReminderRecord;
 use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredNotice, StoredSession};
 

@@ -6,8 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use encke_base::process::Retry;
+
 use super::SnapshotSettings;
-use crate::process::Retry;
 
 /// Exclusive right to read and write a snapshot. Released when dropped or when the process exits, even if it
 /// crashes.

@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use encke_broker::channel::LogRecord;
 use encke_timeouts::clock::UnixTime;
 
 use super::error::LoadError;
 use super::load::{SnapshotRecord, check, for_each_record, open};
-use crate::channel::LogRecord;
 use crate::session::StoredSession;
 
 /// Lists the contents of a snapshot without moving the file.

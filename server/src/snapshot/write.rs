@@ -3,13 +3,13 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use encke_broker::channel::LogsWritten;
 use encke_timeouts::clock::UnixTime;
 
 use super::SnapshotState;
 use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordWriter, SESSION};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
 use super::lock::with_extension;
-use crate::channel::LogsWritten;
 
 /// File mode that restricts access to the server's user: the file contains messages and user names.
 pub(super) const PRIVATE: u32 = 0o600;

@@ -11,10 +11,10 @@ use hyper::header::{HOST, HeaderName, HeaderValue};
 #[cfg(feature = "simulation")]
 use {
     crate::config::{Config, Settings},
-    crate::entropy::Entropy,
     crate::events::{HookSink, NoHooks},
-    crate::executor::NoTasks,
     crate::server::{assembly, persistence},
+    encke_base::entropy::Entropy,
+    encke_base::executor::NoTasks,
     encke_timeouts::Timeouts,
     encke_timeouts::clock::{Clock, SimulatedTime, UnixTime},
     std::sync::{Arc, LazyLock},
@@ -22,12 +22,12 @@ use {
 
 use crate::auth::{self, Hosts};
 use crate::client::AdmitRequest;
+use crate::connection::transport::sse;
 use crate::http::proxies::{Proxies, ProxyHeader};
 use crate::public::parse_query;
 use crate::session::ResumeToken;
 use crate::session::SessionRequest;
 use crate::snapshot;
-use crate::transport::sse;
 
 /// The id of a server-sent event, as sent by a reconnecting client.
 #[derive(Clone, Debug, PartialEq, Eq)]

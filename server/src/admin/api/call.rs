@@ -2,13 +2,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use encke_base::trace::RequestTrace;
 use hyper::HeaderMap;
 
 use super::{DEFAULT_LIMIT, HIGHEST_LIMIT};
 use crate::admin::context::Context;
 use crate::auth::Operator;
 use crate::http::ApiError;
-use crate::trace::RequestTrace;
 
 /// A request, as passed to a handler.
 pub(crate) struct ApiCall {

@@ -1,5 +1,9 @@
 use std::sync::Arc;
 
+use encke_broker::channel::{
+    BusyChannel, Busyness, ChannelName, ChannelView, HistoryMessage, HistoryPart, InvalidChannelName,
+    MAX_BUSIEST,
+};
 use encke_core::message::ContentKind;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
@@ -8,10 +12,6 @@ use serde_json::value::RawValue;
 use super::call::ApiCall;
 use super::millis;
 use crate::admin::context::Context;
-use crate::channel::{
-    BusyChannel, Busyness, ChannelName, ChannelView, HistoryMessage, HistoryPart, InvalidChannelName,
-    MAX_BUSIEST,
-};
 use crate::http::reply::json;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::Channel;

@@ -1,11 +1,11 @@
 use std::borrow::Cow;
 
+use encke_broker::engine::UserSessions;
 use encke_core::dialect::{Member, UserPresence};
 use serde::Serialize;
 
 use super::call::ApiCall;
 use super::channels::name_of;
-use crate::engine::UserSessions;
 use crate::http::reply::json;
 use crate::http::{ApiError, Reply};
 

@@ -1,3 +1,7 @@
+use encke_base::quota::QuotaOwner;
+use encke_base::trace;
+use encke_broker::channel::{ChannelName, PublishId, Published, Publisher};
+use encke_broker::engine::EngineError;
 use encke_core::dialect::PublishKey;
 use encke_core::message::{CompactJson, Content};
 use serde::{Deserialize, Serialize};
@@ -6,13 +10,9 @@ use tokio::task::yield_now;
 
 use super::call::ApiCall;
 use crate::admin::context::Context;
-use crate::admission::QuotaOwner;
-use crate::channel::{ChannelName, PublishId, Published, Publisher};
-use crate::engine::EngineError;
 use crate::http::body::parse_object;
 use crate::http::reply::{ErrorBody, json};
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::trace;
 
 /// Maximum number of channels in one broadcast.
 const MAX_BROADCAST_CHANNELS: usize = 1000;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use encke_broker::channel::ChannelName;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -11,7 +12,6 @@ use super::call::ApiCall;
 use super::millis;
 use super::publish::check_length;
 use crate::admin::context::Context;
-use crate::channel::ChannelName;
 use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, ApiErrorCode, Reply};

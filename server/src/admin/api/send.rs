@@ -1,5 +1,7 @@
 //! Direct messages to one session, or to all sessions of a user.
 
+use encke_broker::channel::PublishError;
+use encke_broker::engine::EngineError;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -7,8 +9,6 @@ use super::call::ApiCall;
 use super::publish::{PublishedPosition, check_length, content};
 use super::sessions::{find, moved};
 use super::users::{for_each_of, user_of};
-use crate::channel::PublishError;
-use crate::engine::EngineError;
 use crate::http::body::parse_object;
 use crate::http::reply::json;
 use crate::http::{ApiError, ApiErrorCode, Reply};

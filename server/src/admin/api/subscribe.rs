@@ -1,11 +1,11 @@
 //! Creates and ends a session's subscriptions on behalf of the backend.
 
+use encke_broker::channel::ChannelName;
 use encke_core::dialect::{Since, StartPosition};
 use serde::{Deserialize, Serialize};
 
 use super::call::ApiCall;
 use super::sessions::{find, moved};
-use crate::channel::ChannelName;
 use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, ApiErrorCode, Reply};

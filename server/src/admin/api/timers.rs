@@ -1,6 +1,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use encke_base::metrics::Lateness;
 use encke_timeouts::{DISPATCH_BATCHES, TimerScheme};
 use serde::Serialize;
 
@@ -8,7 +9,6 @@ use super::millis;
 use crate::admin::context::Context;
 use crate::http::Reply;
 use crate::http::reply::json;
-use crate::metrics::Lateness;
 
 /// State of the wheel and of the dispatch of expiries, as shown by `/api/timers` and the dashboard.
 #[derive(Serialize)]

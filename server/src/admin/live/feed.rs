@@ -1,13 +1,13 @@
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use encke_base::locks::Mutex;
 use encke_timeouts::{RingView, RingWatch, Timeouts};
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use tokio::sync::watch;
 
 use super::history::{History, MAX_SAMPLES};
-use crate::locks::Mutex;
 
 /// Maximum number of history samples sent to a viewer: the samples in the history, and as many samples that
 /// are added while the viewer reads them.

@@ -1,6 +1,7 @@
+use encke_base::metrics::LimitUsage;
+
 use super::state::WebhookLimit;
 use crate::admin::context::Context;
-use crate::metrics::LimitUsage;
 
 /// Returns the server-wide limits and their use, for the dashboard and the metrics. Limits whose use could
 /// only be determined by examining every session are not included, nor are limits per session, user or

@@ -1,11 +1,11 @@
+use encke_base::metrics::{
+    ConnectionsView, EngineView, LimitUsage, MessageCounts, ProcessView, Readings, SessionsView, TimerMetrics,
+};
 use serde::{Serialize, Serializer};
 
 use super::limits::limits;
 use crate::admin::api::TimersReport;
 use crate::admin::context::Context;
-use crate::metrics::{
-    ConnectionsView, EngineView, LimitUsage, MessageCounts, ProcessView, Readings, SessionsView, TimerMetrics,
-};
 
 /// A sample: the values of `/metrics` and `/api/timers`, read from the same counters.
 #[derive(Serialize)]

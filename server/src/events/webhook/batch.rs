@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
+use encke_base::locks::Mutex;
 use serde::Serialize;
 
 use super::event::WebhookEvent;
-use crate::locks::Mutex;
 
 /// Maximum number of events in one request.
 pub(super) const MAX_BATCH_EVENTS: usize = 100;
@@ -97,10 +97,10 @@ mod tests {
     use super::super::event::{EventName, EventSubject};
     use serde_json::value::RawValue;
 
+    use encke_broker::channel::ChannelName;
     use encke_timeouts::clock::UnixTime;
 
     use super::*;
-    use crate::channel::ChannelName;
 
     fn event(number: usize) -> WebhookEvent {
         let channel = ChannelName::new("news", 255).expect("a name");

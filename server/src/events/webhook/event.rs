@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use encke_broker::channel::ChannelName;
 use encke_core::session::Transition;
 use encke_timeouts::clock::UnixTime;
 use serde::ser::SerializeStruct;
@@ -7,7 +8,6 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use strum::{EnumMessage, VariantArray};
 
-use crate::channel::ChannelName;
 use crate::session::SessionId;
 
 /// Name of an event that a webhook can subscribe to. The configuration and the wire format use the same

@@ -5,12 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::outbound::{Backoff, OutboundError, headers};
 use futures_util::future::select;
 use hyper::StatusCode;
 
 use super::batch::{EventBatch, MAX_BATCH_EVENTS};
 use super::lanes::{Lane, Webhook};
-use crate::outbound::{Backoff, OutboundError, headers};
 
 /// How long a batch waits for more events after its first.
 const BATCH_DELAY: Duration = Duration::from_millis(50);

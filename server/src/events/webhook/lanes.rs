@@ -2,16 +2,16 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::Executor;
+use encke_base::metrics::WebhookCounters;
+use encke_base::outbound::{OutboundClient, Pending};
 use encke_timeouts::Timeouts;
 use tokio::sync::Notify;
 
 use super::batch::{EventBatch, LaneQueue, MAX_BATCH_EVENTS};
 use super::event::{EventName, WebhookEvent};
 use super::settings::WebhookSettings;
-use crate::entropy::Entropy;
-use crate::executor::Executor;
-use crate::metrics::WebhookCounters;
-use crate::outbound::{OutboundClient, Pending};
 
 /// Number of lanes per webhook. Each has at most one request in flight.
 pub(crate) const LANES: usize = 8;

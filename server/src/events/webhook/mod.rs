@@ -20,14 +20,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::Executor;
+use encke_base::metrics::Metrics;
+use encke_broker::channel::{ChannelName, OccupancySink};
 use encke_core::session::LifecycleEvent;
 use encke_timeouts::Timeouts;
 use serde_json::value::RawValue;
 
-use crate::channel::{ChannelName, OccupancySink};
-use crate::entropy::Entropy;
-use crate::executor::Executor;
-use crate::metrics::Metrics;
 use crate::reminders::{ReminderKey, WebhookSink};
 use crate::session::SessionId;
 use event::{EventSubject, WebhookEvent};

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_base::outbound::{Secret, Target, Trust};
+
 use super::EventName;
-use crate::outbound::{Secret, Target, Trust};
 
 /// Settings in a `[[webhook]]` section.
 #[derive(Clone, Debug)]

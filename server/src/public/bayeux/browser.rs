@@ -1,11 +1,11 @@
 //! Identifies the browser that sends a request. All pages of a browser share one cookie, which grants no
 //! access.
 
+use encke_base::entropy::Entropy;
 use hyper::HeaderMap;
 use hyper::header::{HeaderValue, ORIGIN};
 
 use crate::admission::BrowserId;
-use crate::entropy::Entropy;
 use crate::http::request::cookies;
 
 const NAME: &str = "BAYEUX_BROWSER";

@@ -12,9 +12,9 @@ use crate::admission::{BrowserPoll, Browsers};
 use crate::auth::Identity;
 use crate::client::bayeux::advice;
 use crate::client::{Caller, Services};
+use crate::connection::transport::poll::ConnectResponseWriter;
 use crate::public::Context;
 use crate::session::{Attached, SessionCell, SessionRequest};
-use crate::transport::poll::ConnectResponseWriter;
 
 /// Kind of a WebSocket connection, which the server pings with frames.
 pub(super) const WEBSOCKET: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);

@@ -11,6 +11,7 @@ use super::{browser, callback};
 #[cfg(feature = "simulation")]
 use crate::client;
 use crate::client::Caller;
+use crate::connection::transport::poll::{Accepted, ResponseWriter, array_response};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::request::parameters;
@@ -19,7 +20,6 @@ use crate::public::Context;
 use crate::public::cors::{self, Cookies};
 use crate::public::long_poll::keeps_alive;
 use crate::public::receive::read;
-use crate::transport::poll::{Accepted, ResponseWriter, array_response};
 
 /// A request that may contain messages.
 pub(crate) struct BayeuxRequest {

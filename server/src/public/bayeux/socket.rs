@@ -17,13 +17,13 @@ use super::handshake::{OpenedSession, open};
 use super::session::{Requester, refusal_reply, session};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, unsubscribed};
+use crate::connection::transport::websocket::{
+    BayeuxSocket, Frames, SessionlessSocket, Upgraded, WebSocket, WebSocketDialect,
+};
 use crate::connection::{Connection, Ending, Parkable, Socket, drive};
 use crate::public::deadline::{ConnectionDeadline, RequestTimeout, serve_until};
 use crate::public::{Context, NotServed};
 use crate::session::{Attached, SessionHandle};
-use crate::transport::websocket::{
-    BayeuxSocket, Frames, SessionlessSocket, Upgraded, WebSocket, WebSocketDialect,
-};
 
 /// An upgrade request that was answered with 101.
 pub(crate) struct SocketUpgrade {

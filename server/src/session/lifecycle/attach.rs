@@ -226,6 +226,8 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
+    use encke_base::entropy::Entropy;
+    use encke_base::executor::NoTasks;
     use encke_core::session::ConnectionKind;
     use encke_timeouts::Timeouts;
     use encke_timeouts::clock::Clock;
@@ -234,9 +236,7 @@ mod tests {
     use super::*;
     use crate::admission::Permits;
     use crate::config::Settings;
-    use crate::entropy::Entropy;
     use crate::events::{HookSink, NoHooks};
-    use crate::executor::NoTasks;
     use crate::server::assembly;
 
     fn sessions() -> Arc<Sessions> {

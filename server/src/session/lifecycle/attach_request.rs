@@ -1,12 +1,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use encke_broker::channel::ChannelName;
 use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
 use encke_core::session::{ConnectionKind, DeliveryMode};
 
 use crate::auth::Identity;
-use crate::channel::ChannelName;
 use crate::session::table::{Mailbox, SessionHandle};
 use crate::session::transport::Transport;
 

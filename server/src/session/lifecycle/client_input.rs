@@ -1,8 +1,8 @@
+use encke_broker::channel::ChannelName;
 use encke_core::session::ConnectionInput;
 
 use super::step::Lifecycle;
 use crate::auth::Identity;
-use crate::channel::ChannelName;
 use crate::session::channels::SessionOutbox;
 use crate::session::subscriptions::{ClientInput, CommandSource, DeliveryBatch, deliver_pending};
 use crate::session::table::{Mailbox, SessionCell, SessionState, token_deadline};

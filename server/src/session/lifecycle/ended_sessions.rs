@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
+use encke_base::locks::Mutex;
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::session::Phase;
 
-use crate::locks::Mutex;
 use crate::session::id::{ResumeToken, SecretDigest, SessionId};
 use crate::session::table::StoredEnd;
 
@@ -104,10 +104,10 @@ impl EndedSessions {
 
 #[cfg(test)]
 mod tests {
+    use encke_base::entropy::Entropy;
     use encke_core::session::ConnectionId;
 
     use super::*;
-    use crate::entropy::Entropy;
     use crate::session::id::ResumeSecret;
 
     fn token() -> ResumeToken {

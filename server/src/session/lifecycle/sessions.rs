@@ -1,6 +1,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::Executor;
+use encke_base::metrics::Metrics;
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, SessionTimeouts};
 use encke_timeouts::Timeouts;
@@ -9,9 +12,6 @@ use super::attach_request::AttachRefusal;
 use super::event_sink::EventSink;
 use super::step::Lifecycle;
 use crate::auth::Revocations;
-use crate::entropy::Entropy;
-use crate::executor::Executor;
-use crate::metrics::Metrics;
 use crate::session::channels::SessionLogs;
 use crate::session::subscriptions::{SessionLimits, Subscriptions};
 use crate::session::table::SessionTable;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::RestoredLogs;
 use encke_core::session::{Phase, Session};
 
 use super::sessions::Sessions;
-use crate::admission::QuotaOwner;
 use crate::auth::Identity;
-use crate::channel::RestoredLogs;
 use crate::session::channels::{Channel, SessionOutbox};
 use crate::session::id::SecretDigest;
 use crate::session::panics::unless_panicked;

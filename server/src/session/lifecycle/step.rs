@@ -2,6 +2,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+#[cfg(all(test, feature = "simulation"))]
+use encke_base::fail_point::{self, FailPoint};
+use encke_base::metrics::Metrics;
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
 use encke_core::session::{
@@ -16,9 +19,6 @@ use super::parked_outputs::{act_for_parked, signals_of};
 use super::step_in_progress::{Step, requested_deadline};
 use super::suspended_sessions::SuspendedSessions;
 use super::timeline::{SessionHistory, Timeline};
-#[cfg(all(test, feature = "simulation"))]
-use crate::fail_point::{self, FailPoint};
-use crate::metrics::Metrics;
 use crate::session::id::SessionId;
 use crate::session::panics::unless_panicked;
 use crate::session::subscriptions::{Subscriptions, signal_parked};

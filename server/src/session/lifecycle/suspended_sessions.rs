@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
+use encke_base::locks::Mutex;
+use encke_base::quota::{FairEviction, QuotaOwner};
 use encke_core::session::Phase;
 
-use crate::admission::{FairEviction, QuotaOwner};
-use crate::locks::Mutex;
 use crate::session::id::SessionId;
 use crate::session::table::{EvictionPosition, SessionState};
 

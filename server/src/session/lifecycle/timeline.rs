@@ -1,9 +1,9 @@
 //! Recent lifecycle events of all sessions, for the admin API.
 
+use encke_base::locks::Mutex;
 use encke_core::session::{LifecycleEvent, Transition};
 use encke_timeouts::clock::UnixTime;
 
-use crate::locks::Mutex;
 use crate::session::id::SessionId;
 
 /// Maximum number of events kept for all sessions together. Once full, the ring takes 512 KiB.

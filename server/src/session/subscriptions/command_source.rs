@@ -1,12 +1,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::Publisher;
 use encke_core::Timestamp;
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::session::{ConnectionId, ConnectionInput, Input, Phase, RequestInput};
 
-use crate::admission::QuotaOwner;
-use crate::channel::Publisher;
 use crate::session::table::{Mailbox, SessionCell, SessionState, Signals};
 
 /// How a command from a client reaches its session.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use encke_broker::channel::LogMessage;
 use encke_core::Timestamp;
 use encke_core::dialect::ServerEvent;
 use encke_core::session::outbox::{EndReason, TurnOutcome};
 use encke_timeouts::clock::Clock;
 
 use super::subscribe::Subscriptions;
-use crate::channel::LogMessage;
 use crate::session::channels::{Channel, SessionOutbox};
 
 /// Approximate maximum size of one batch of a connection, after which other connections get a turn.

@@ -5,13 +5,13 @@
 //! created with its first message and removed once it has no subscribers. It is kept in this server's memory,
 //! regardless of the engine. A session without direct messages has no such log.
 
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::{ChannelGuard, ChannelName, PublishError, Published, Retired};
 use encke_core::message::Content;
 use encke_core::session::Phase;
 
 use super::notification::deliver_pending;
 use super::subscribe::Subscriptions;
-use crate::admission::QuotaOwner;
-use crate::channel::{ChannelGuard, ChannelName, PublishError, Published, Retired};
 use crate::session::channels::SubscribedChannel;
 use crate::session::session_ref::SessionRef;
 use crate::session::table::{SessionCell, SessionState};

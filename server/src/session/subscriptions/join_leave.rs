@@ -8,17 +8,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use encke_base::executor::{Executor, yield_now};
+use encke_base::locks::Mutex;
+use encke_base::metrics::Metrics;
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::{ChannelGuard, ChannelName};
+use encke_broker::engine::{EngineError, RetryBackoff};
 use encke_core::message::{Content, ContentKind};
 use encke_timeouts::Timeouts;
 use tokio::sync::Notify;
 
-use crate::admission::QuotaOwner;
 use crate::auth::Identity;
-use crate::channel::{ChannelGuard, ChannelName};
-use crate::engine::{EngineError, RetryBackoff};
-use crate::executor::{Executor, yield_now};
-use crate::locks::Mutex;
-use crate::metrics::Metrics;
 use crate::session::channels::{Channel, SessionLogs};
 use crate::session::id::SessionId;
 use crate::session::session_ref::SessionRef;

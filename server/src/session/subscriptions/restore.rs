@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
+use encke_broker::channel::{RestoredLogs, SubscriberKey};
 use encke_core::session::outbox::SubscriptionSlot;
 use encke_core::session::{Outbox, OutboxRecord};
 
 use super::subscribe::Subscriptions;
-use crate::channel::{RestoredLogs, SubscriberKey};
 use crate::session::channels::{SessionOutbox, SubscribedChannel};
 use crate::session::session_ref::SessionRef;
 use crate::session::table::{NotRestored, SessionCell};

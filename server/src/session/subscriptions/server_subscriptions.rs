@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::ChannelName;
+use encke_broker::engine::{EngineError, EngineResponse, RetryBackoff};
 use encke_core::dialect::StartPosition;
 use encke_core::session::Phase;
 
 use super::notification::deliver_pending;
 use super::subscribe::{SubscriptionOrigin, Subscriptions};
 use super::subscribe_outcome::{SubscribeError, SubscribeOutcome};
-use crate::admission::QuotaOwner;
 use crate::auth::Identity;
-use crate::channel::ChannelName;
-use crate::engine::{EngineError, EngineResponse, RetryBackoff};
 use crate::session::table::SessionCell;
 
 /// Origin of a subscription to a channel that the token names. The token must allow it.

@@ -1,5 +1,10 @@
 use std::sync::Arc;
 
+use encke_base::executor::Executor;
+use encke_base::metrics::Metrics;
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::{ChannelGuard, ChannelName, Retired};
+use encke_broker::engine::{EngineError, EngineResponse};
 use encke_core::dialect::{Since, StartPosition};
 use encke_core::session::outbox::{EndReason, SubscriptionSlot};
 use encke_core::session::{Outbox, Phase};
@@ -10,12 +15,7 @@ use super::join_leave::JoinLeave;
 use super::notification::deliver_pending;
 use super::subscribe_outcome::{SubscribeError, SubscribeOutcome};
 use super::subscription_start::SubscriptionStart;
-use crate::admission::QuotaOwner;
 use crate::auth::{Identity, Permission};
-use crate::channel::{ChannelGuard, ChannelName, Retired};
-use crate::engine::{EngineError, EngineResponse};
-use crate::executor::Executor;
-use crate::metrics::Metrics;
 use crate::session::channels::{SessionLogs, SessionOutbox, SubscribedChannel};
 use crate::session::session_ref::SessionRef;
 use crate::session::table::{SessionCell, SessionState, SessionTable};

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use crate::engine::EngineError;
+use encke_broker::engine::EngineError;
+
 use crate::session::channels::Channel;
 
 /// Result of a successful subscribe request.

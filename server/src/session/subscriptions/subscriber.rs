@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use encke_broker::channel::{Member, Subscriber};
 use encke_core::session::outbox::SubscriptionSlot;
 
 use super::notification::{change_and_deliver, deliver_pending};
-use crate::channel::{Member, Subscriber};
 use crate::session::channels::{Channel, SubscribedChannel};
 use crate::session::session_ref::SessionRef;
 use crate::session::table::{SessionState, SessionTable};

@@ -5,6 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use encke_base::arena::{Arena, OwnedSlotGuard, Slot as ArenaSlot, SlotState};
+use encke_base::locks::{MappedMutexGuard, Mutex, MutexGuard, level};
+use encke_base::quota::QuotaOwner;
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
 use encke_core::session::Session;
@@ -12,10 +15,8 @@ use encke_timeouts::{Timer, TimerRef};
 
 use super::mailbox::{Mailbox, ParkedMailbox};
 use super::pending_work::{DeliveryOutcome, PendingWork, ReadOutcome};
-use crate::admission::{QuotaOwner, RateLimiter};
-use crate::arena::{Arena, OwnedSlotGuard, Slot as ArenaSlot, SlotState};
+use crate::admission::RateLimiter;
 use crate::auth::Identity;
-use crate::locks::{MappedMutexGuard, Mutex, MutexGuard, level};
 use crate::session::channels::{SessionOutbox, SubscribedChannel};
 use crate::session::id::{ResumeSecret, ResumeToken, SessionId};
 use crate::session::session_ref::SessionRef;

@@ -3,13 +3,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 
 use atomic_waker::AtomicWaker;
+use encke_base::locks::Mutex;
+use encke_base::parking::{ConnectionOwner, Handover};
 use encke_core::Timestamp;
 use encke_core::session::ConnectionId;
 
 use super::signals::Signals;
 use crate::admission::Permit;
-use crate::locks::Mutex;
-use crate::parking::{ConnectionOwner, Handover};
 use crate::session::session_ref::SessionRef;
 
 /// Connects a session to the task of one of its connections. It is owned by both, and holds no socket.

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use encke_base::locks::{Mutex, level};
 use hashbrown::HashTable;
 
 use super::cell::{Cells, SessionCell, SessionHandle};
-use crate::locks::{Mutex, level};
 use crate::session::id::SessionId;
 
 const SHARDS: usize = 16;

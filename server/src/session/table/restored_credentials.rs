@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
+use encke_base::locks::Mutex;
+
 use super::cell::SessionCell;
-use crate::locks::Mutex;
 use crate::session::id::{ResumeSecret, SecretDigest, SessionId};
 
 /// Digests by session. An entry is removed when its client reconnects, or when the session ends.

@@ -1,16 +1,16 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
+use encke_base::arena::SlotGuard;
+#[cfg(all(test, feature = "simulation"))]
+use encke_base::fail_point::{self, FailPoint};
 use encke_core::session::{ConnectionId, Phase};
 
 use super::cell::{Cells, SessionCell, SessionHandle, SessionState, StateGuard};
 use super::registry::Registry;
 use super::restored_credentials::RestoredCredentials;
 use super::users::Users;
-use crate::arena::SlotGuard;
 use crate::auth::Identity;
-#[cfg(all(test, feature = "simulation"))]
-use crate::fail_point::{self, FailPoint};
 use crate::session::id::{ResumeSecret, ResumeToken, SessionId};
 use crate::session::panics::unless_panicked;
 use crate::session::session_ref::SessionRef;

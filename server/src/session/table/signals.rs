@@ -28,7 +28,7 @@ impl Signals {
         Self(Self::CLOSE | (code.code() as u32) << Self::CODE_SHIFT)
     }
 
-    /// Returns the set as a number, in which [`Handover`](crate::parking::Handover) keeps it.
+    /// Returns the set as a number, in which [`Handover`](encke_base::parking::Handover) keeps it.
     pub(super) const fn bits(self) -> u32 {
         self.0
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::locks::Mutex;
+use encke_base::locks::Mutex;
+
 use crate::session::session_ref::SessionRef;
 
 /// Index of the sessions of named users, without the sessions of anonymous clients.

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_broker::channel::{Member, MemberPhase};
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
 use encke_core::session::{Deadline, Phase, SessionTimeouts};
@@ -8,7 +9,6 @@ use encke_core::session::{Deadline, Phase, SessionTimeouts};
 use super::cell::SessionCell;
 use super::mailbox::Mailbox;
 use crate::auth::Identity;
-use crate::channel::{Member, MemberPhase};
 use crate::session::channels::Channel;
 use crate::session::id::SessionId;
 use crate::session::transport::Transport;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
+use encke_base::executor::yield_now;
 use futures_util::future::select;
 use hyper::Request;
 use hyper::header::{CONNECTION, COOKIE, HeaderMap, HeaderValue};
@@ -13,9 +14,8 @@ use tokio::io::AsyncWriteExt;
 use super::polls::{HeldPollGuard, hold};
 use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task, socket};
 use crate::client::Caller;
-use crate::executor::yield_now;
+use crate::connection::transport::poll::{self, ResponseWriter};
 use crate::public::{Requester, SharedSocket, SocketUpgrade, request_with_body, serve_socket};
-use crate::transport::poll::{self, ResponseWriter};
 
 /// An HTTP request that contains a `/meta/connect`.
 #[derive(Clone, Debug)]

@@ -2,12 +2,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::{ChannelGuard, ChannelName, HistoryPart, PublishId, Published};
+use encke_broker::engine::{EngineError, EngineResponse, History, LogEngine, MemoryEngine, Presence};
 use encke_core::message::Content;
 use futures_util::FutureExt;
 
-use crate::admission::QuotaOwner;
-use crate::channel::{ChannelGuard, ChannelName, HistoryPart, PublishId, Published};
-use crate::engine::{EngineError, EngineResponse, History, LogEngine, MemoryEngine, Presence};
 use crate::session::SessionRef;
 
 /// Function that returns the delay of the next response, or `None` if it is immediate.

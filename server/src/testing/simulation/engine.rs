@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::Executor;
+use encke_broker::engine::{
+    LogEngine, MemoryEngine, RedisAddress, RedisEngine, RedisLocation, SimulatedRedis,
+};
+
 use super::delayed_engine::DelayedEngine;
 use super::socket::SimulatedStream;
 use crate::config::{EngineConfig, Settings};
-use crate::engine::{LogEngine, MemoryEngine, RedisAddress, RedisEngine, RedisLocation, SimulatedRedis};
-use crate::entropy::Entropy;
-use crate::executor::Executor;
 use crate::session::SessionRef;
 
 /// Kind of engine.

@@ -21,6 +21,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::{Executor, Runtime, WorkSharing};
+use encke_base::parking::{AnyPoller, IdleQueue, Parking, SimulatedPoller};
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::ChannelName;
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
 use encke_core::message::CompactJson;
@@ -32,22 +37,17 @@ use http_body_util::BodyExt;
 use hyper::Request;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::QuotaOwner;
-use crate::channel::ChannelName;
 use crate::client::Caller;
 use crate::config::Config;
-use crate::entropy::Entropy;
+use crate::connection::transport::sse;
+use crate::connection::transport::websocket::{self, Upgrade};
 use crate::events::{HookSink, Hooks};
-use crate::executor::{Executor, Runtime, WorkSharing};
 use crate::http::Reply;
-use crate::parking::{AnyPoller, IdleQueue, Parking, SimulatedPoller};
 use crate::public::{self, accept_events, parse_query};
 use crate::server::assembly;
 use crate::server::expiry::ExpiryDispatcher;
 use crate::server::parking_threads::ParkingThreads;
 use crate::session::{Channel, SessionRef};
-use crate::transport::sse;
-use crate::transport::websocket::{self, Upgrade};
 
 use engine::make_engine;
 

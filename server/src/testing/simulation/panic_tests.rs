@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use encke_base::fail_point::{self, FailPoint};
 use encke_sys::Unacknowledged;
 use encke_timeouts::clock::UnixTime;
 use futures_util::FutureExt;
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::config::Settings;
 use crate::events::NoHooks;
-use crate::fail_point::{self, FailPoint};
 use crate::session::SessionHandle;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -13,9 +13,9 @@ use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller};
 use crate::commands::CommandContext;
 use crate::connection::Parkable;
+use crate::connection::transport::poll::{self, HeldRequest};
 use crate::public::{accept_poll, carry_out_all, session_of};
 use crate::session::CommandSource;
-use crate::transport::poll::{self, HeldRequest};
 
 /// A held long-polling request.
 #[expect(missing_debug_implementations, reason = "tasks do not implement Debug")]

@@ -3,12 +3,12 @@ use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
+use encke_base::parking::AnyPoller;
+use encke_broker::engine::Stream;
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{self, ParkedSocket};
-use crate::engine::Stream;
-use crate::parking::AnyPoller;
 
 /// A socket in memory, with the operations that connections use.
 pub trait SimulatedSocket: Unpin + Send + 'static {

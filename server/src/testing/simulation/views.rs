@@ -6,8 +6,8 @@ use encke_core::Timestamp;
 use encke_core::session::{Deadline, Phase};
 
 use super::SimulatedServer;
+use encke_broker::channel::HistoryPart;
 
-use crate::channel::HistoryPart;
 use crate::session::{Channel, SessionCell, Transport};
 
 /// State of a session.

@@ -8,6 +8,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
+use encke_base::entropy::Entropy;
+use encke_base::executor::{BoxedTask, Executor};
+use encke_broker::channel::{ChannelName, HistoryPart};
+use encke_broker::engine::{EngineError, EngineResponse, LogEngine};
 use encke_core::close::CloseReason;
 use encke_core::dialect::{DialectName, StartPosition};
 use encke_core::message::ContentKind;
@@ -20,14 +24,10 @@ use parking_lot::Mutex;
 use super::CommandSource;
 use super::join_leave::MAX_QUEUED;
 use crate::auth::{Grant, Permission};
-use crate::channel::{ChannelName, HistoryPart};
 use crate::client;
 use crate::client::slow_engine::{SlowControl, SlowEngine};
 use crate::config::Settings;
-use crate::engine::{EngineError, EngineResponse, LogEngine};
-use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks};
-use crate::executor::{BoxedTask, Executor};
 use crate::server::assembly;
 use crate::session::{AttachRequest, Attached, SessionHandle, SessionRequest};
 
@@ -166,7 +166,7 @@ impl JoinLeaveWorld {
     }
 
     fn dropped(&self) -> u64 {
-        let text = self.services.metrics.encode(&crate::metrics::Readings::default(), &[]);
+        let text = self.services.metrics.encode(&encke_base::metrics::Readings::default(), &[]);
         let line = text.lines().find_map(|line| line.strip_prefix("encke_join_leave_lost_total "));
         line.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{text}"))
     }
@@ -267,7 +267,7 @@ fn notices_are_dropped_at_the_channel_limit() {
     let world = JoinLeaveWorld::new();
     let session = world.attach("ann", "*", None).session;
     *world.engine.refusal.lock() =
-        Some(EngineError::TooManyChannels(crate::channel::TooManyChannels::Server { limit: 1 }));
+        Some(EngineError::TooManyChannels(encke_broker::channel::TooManyChannels::Server { limit: 1 }));
     assert!(world.subscribe(&session, "/a/x"));
     world.settle();
     assert_eq!((world.notices("/a/x").len(), world.dropped()), (0, 1));

@@ -1,5 +1,6 @@
 use std::task::{self, Poll};
 
+use encke_broker::channel::LogMessage;
 use encke_core::Timestamp;
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::dialect::{Dialect, DialectName, ServerEvent, pong_seq};
@@ -8,7 +9,6 @@ use encke_core::session::{ConnectionInput, Heartbeat};
 
 use super::dialect::WebSocketDialect;
 use super::frame::Frames;
-use crate::channel::LogMessage;
 use crate::client::{Services, goaway};
 use crate::commands::{CommandHandler, Commands};
 use crate::connection::{End, Ending, Handled, Link, Protocol, Socket};

@@ -13,6 +13,7 @@ use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 
+use encke_base::parking::ParkBackoff;
 use encke_core::session::{ConnectionId, ConnectionInput};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, OptionFuture, Ready, ready, select};
@@ -21,7 +22,6 @@ use crate::client::{Attachment, Services};
 use crate::connection::{
     Connection, Parkable, PendingSubscriptions, RequestedChannel, Socket, drive, end_stream,
 };
-use crate::parking::ParkBackoff;
 use crate::session::{Attached, SessionHandle};
 
 pub(crate) use bayeux::{ConnectResponseWriter, array_response};

@@ -1,5 +1,6 @@
 //! Behavior of a dialect on a WebSocket, beyond commands and replies.
 
+use encke_broker::channel::LogMessage;
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, ServerEvent};
@@ -7,7 +8,6 @@ use encke_core::encodings::CachedDialect;
 
 use super::super::pattern_origin::pattern_origin;
 use super::frame::Frames;
-use crate::channel::LogMessage;
 use crate::client::Attachment;
 use crate::session::Channel;
 

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
+use encke_broker::channel::LogMessage;
 use encke_core::close::CloseCode;
 use encke_core::dialect::{DialectName, ServerEvent};
 use hyper::StatusCode;
 
 use super::bayeux::ConnectResponseWriter;
 use super::response::{JsonArray, PollResponse};
-use crate::channel::LogMessage;
 use crate::client::{Attachment, goaway, hello, unsubscribed};
 use crate::connection::RefusedChannel;
 use crate::session::{Channel, DeliveryWriter};

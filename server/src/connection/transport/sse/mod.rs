@@ -13,11 +13,11 @@ mod protocol;
 use std::future::Future;
 use std::sync::Arc;
 
+use encke_broker::channel::ChannelName;
 use encke_core::dialect::{Since, StartPosition};
 use futures_util::FutureExt;
 
 use crate::admission::OpenConnection;
-use crate::channel::ChannelName;
 use crate::client::{Attachment, Services};
 use crate::connection::{Connection, PendingSubscriptions, Socket, drive};
 use crate::session::Attached;

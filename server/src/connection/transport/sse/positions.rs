@@ -3,9 +3,9 @@
 
 use std::io::Write;
 
+use encke_broker::channel::{ChannelName, Origin};
 use encke_core::dialect::{Since, StartPosition};
 
-use crate::channel::{ChannelName, Origin};
 use crate::session::SubscribeOutcome;
 
 /// Maximum number of channels in an event id. Streams of more channels have no positions in their ids, since

@@ -1,13 +1,13 @@
 use std::io::Write;
 
+use encke_broker::channel::LogMessage;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, ServerEvent, TextSink};
 use encke_core::encodings::CachedDialect;
 use hyper::StatusCode;
 
-use crate::channel::LogMessage;
+use crate::connection::transport::pattern_origin::pattern_origin;
 use crate::session::Channel;
-use crate::transport::pattern_origin::pattern_origin;
 
 /// JSON array of objects in the `json` dialect.
 #[derive(Debug, Default)]

@@ -3,17 +3,17 @@
 
 use std::io::Write;
 
+use encke_base::entropy::Entropy;
+use encke_broker::channel::LogMessage;
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, ServerEvent, TextSink};
 use encke_core::encodings::CachedDialect;
 
 use super::positions::Positions;
-use crate::channel::LogMessage;
 use crate::client::retry_delay;
-use crate::entropy::Entropy;
+use crate::connection::transport::pattern_origin::pattern_origin;
 use crate::session::{Channel, DeliveryWriter};
-use crate::transport::pattern_origin::pattern_origin;
 
 /// Approximate size of an event without its token and its text: two field names, a seq, a position, and line
 /// breaks.

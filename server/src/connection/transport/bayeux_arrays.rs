@@ -1,8 +1,8 @@
 //! JSON arrays of Bayeux messages, as sent in HTTP responses and WebSocket text messages.
 
+use encke_broker::channel::LogMessage;
 use encke_core::dialect::bayeux::{event_len, write_event};
 
-use crate::channel::LogMessage;
 use crate::session::Channel;
 
 /// Appends a message from the log of `channel`, which may be a pattern.

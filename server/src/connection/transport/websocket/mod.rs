@@ -114,6 +114,9 @@ mod tests {
     use std::task::Waker;
     use std::time::Duration;
 
+    use encke_base::entropy::Entropy;
+    use encke_base::executor::{Runtime, yield_now};
+    use encke_base::parking::{AnyPoller, IdleQueue, Pollers};
     use encke_core::dialect::json::Json;
     use encke_timeouts::Timeouts;
     use encke_timeouts::clock::Clock;
@@ -125,10 +128,7 @@ mod tests {
     use crate::client::{Caller, ConnectionParking};
     use crate::config::Settings;
     use crate::connection::{TcpSocket, parked_size};
-    use crate::entropy::Entropy;
     use crate::events::{HookSink, NoHooks};
-    use crate::executor::{Runtime, yield_now};
-    use crate::parking::{AnyPoller, IdleQueue, Pollers};
     use crate::public::parse_query;
     use crate::server::assembly;
 

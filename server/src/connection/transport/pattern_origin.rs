@@ -1,7 +1,7 @@
+use encke_broker::channel::LogMessage;
 use encke_core::dialect::ByPattern;
 use encke_core::encodings::CachedDialect;
 
-use crate::channel::LogMessage;
 use crate::session::Channel;
 
 /// Returns the pattern whose log this message is read from, or `None` if the log belongs to a single channel.

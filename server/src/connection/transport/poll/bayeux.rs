@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use encke_broker::channel::LogMessage;
 use encke_core::close::CloseCode;
 use encke_core::dialect::ServerEvent;
 use encke_core::dialect::bayeux::{Ack, Advice, Extensions, MessageReply, MissedEvents, ReplyTo};
@@ -7,11 +8,10 @@ use hyper::StatusCode;
 
 use super::response::PollResponse;
 use crate::admission::BrowserPoll;
-use crate::channel::LogMessage;
 use crate::client::Attachment;
 use crate::client::bayeux::{end_pause_advice, final_reply};
+use crate::connection::transport::bayeux_arrays::{append_event, array_len, write_array};
 use crate::session::{Channel, DeliveryWriter};
-use crate::transport::bayeux_arrays::{append_event, array_len, write_array};
 
 /// Response to a request with a `/meta/connect`: messages, then the replies to the request's other messages,
 /// then the reply to the `/meta/connect`.

@@ -1,6 +1,7 @@
 //! Bayeux over a WebSocket. Messages are sent as they arrive, unless the client acknowledges messages: in
 //! that case, they are bundled with replies to `/meta/connect`, so that the client receives both or neither.
 
+use encke_broker::channel::LogMessage;
 use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::{
     Ack, Bayeux, ClientMessage, Extensions, MessageKind, MessageReply, split_messages,
@@ -9,11 +10,10 @@ use encke_core::dialect::{Dialect, ServerEvent, TextSink};
 
 use super::dialect::WebSocketDialect;
 use super::frame::Frames;
-use crate::channel::LogMessage;
 use crate::client::Attachment;
 use crate::client::bayeux::{advice, end_pause_advice, final_reply};
+use crate::connection::transport::bayeux_arrays::{append_event, array_len, write_array};
 use crate::session::Channel;
-use crate::transport::bayeux_arrays::{append_event, array_len, write_array};
 
 /// State of the dialect on one WebSocket.
 #[derive(Debug, Default)]
