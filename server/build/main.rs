@@ -3,7 +3,7 @@
 mod anchors;
 mod render;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use render::{RenderedDocument, render};
@@ -18,21 +18,22 @@ fn main() {
     let markdown = fs::read_to_string(README).unwrap_or_else(|error| panic!("{README}: {error}"));
     let folder = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
     fs::write(Path::new(&folder).join("docs.html"), page(&markdown)).expect("OUT_DIR is writable");
-    fs::write(Path::new(&folder).join("dashboard.rs"), dashboard_files()).expect("OUT_DIR is writable");
+    fs::write(Path::new(&folder).join("dashboard"), dashboard_files()).expect("OUT_DIR is writable");
 }
 
-/// Returns a Rust array with the name and the content of each file of the dashboard. Excludes
-/// subdirectories, which contain pictures for the README.
+/// Returns the dashboard's files in one text: for each, a zero character, its name, a line break and its
+/// content. Excludes subdirectories, which contain pictures for the README.
 fn dashboard_files() -> String {
-    let folder = fs::canonicalize(DASHBOARD).expect("build scripts run in the package's directory");
-    let entries = fs::read_dir(folder).expect("the dashboard is readable");
+    let entries = fs::read_dir(DASHBOARD).expect("build scripts run in the package's directory");
     let paths = entries.map(|entry| entry.expect("the dashboard is readable").path());
     let mut paths: Vec<_> = paths.filter(|path| path.is_file()).collect();
     paths.sort();
-    let files = paths
-        .iter()
-        .map(|path| format!("({:?}, include_bytes!({path:?})),", path.file_name().unwrap_or_default()));
-    format!("[{}]", files.collect::<String>())
+    let file = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().display();
+        let content = fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"));
+        format!("\0{name}\n{content}")
+    };
+    paths.iter().map(file).collect()
 }
 
 fn page(markdown: &str) -> String {

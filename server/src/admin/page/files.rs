@@ -12,12 +12,14 @@ pub(super) static DOCS: LazyLock<EmbeddedFile> =
 
 const DOCS_HTML: &str = include_str!(concat!(env!("OUT_DIR"), "/docs.html"));
 
-/// The page with its scripts, styles and images, listed by the build script.
+/// The page with its scripts, styles and images, as packed by the build script.
 static FILES: LazyLock<HashMap<&str, EmbeddedFile>> = LazyLock::new(|| {
-    let files: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
-    let file =
-        |&(name, bytes)| (name, EmbeddedFile::new(content_type(name).expect("its kind is known"), bytes));
-    files.iter().map(file).collect()
+    let files = include_str!(concat!(env!("OUT_DIR"), "/dashboard")).split('\0').skip(1);
+    let file = |file: &'static str| {
+        let (name, content) = file.split_once('\n').expect("the build script writes a line break");
+        (name, EmbeddedFile::new(content_type(name).expect("its kind is known"), content.as_bytes()))
+    };
+    files.map(file).collect()
 });
 
 pub(super) fn find(name: &str) -> Option<&'static EmbeddedFile> {
