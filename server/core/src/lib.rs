@@ -10,14 +10,12 @@
 //! - [`session`]: the state of a client on the server, with all of its timeouts.
 //! - [`message`]: messages of channels.
 //! - [`dialect`]: how the bytes on a connection are interpreted.
-//! - [`encodings`]: a message encoded for each dialect.
 //! - [`frame`]: decodes WebSocket frames.
 
 #![deny(missing_docs)]
 
 pub mod close;
 pub mod dialect;
-pub mod encodings;
 pub mod frame;
 pub mod message;
 pub mod session;

@@ -1,6 +1,6 @@
 //! Messages of channels, independent of dialect.
 //!
-//! A log stores a message as the text of one dialect ([`crate::encodings::Encodings`]). The text contains the
+//! A log stores a message as the text of one dialect ([`crate::dialect::json::EncodedMessage`]). The text contains the
 //! data, which is therefore stored only once.
 
 use std::borrow::Cow;

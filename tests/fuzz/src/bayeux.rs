@@ -7,8 +7,8 @@ use encke_core::dialect::bayeux::{
     BadBody, Bayeux, ClientMessage, ConnectOptions, HandshakeOptions, MAX_MESSAGES, MessageKind, event_len,
     split_messages, write_event,
 };
+use encke_core::dialect::json::EncodedMessage;
 use encke_core::dialect::{Command, CommandError, CommandRequest, Dialect, Response, Success, TextSink};
-use encke_core::encodings::Encodings;
 use encke_core::message::{CompactJson, Content, JsonString, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -208,11 +208,17 @@ fn check_event(channel: &str, data: &str) {
     let Ok(data) = CompactJson::parse(data) else { return };
     // The name of a user can be any text, even that of the channel.
     let user = json!(channel).to_string();
-    let encodings = {
+    let encoded = {
         let content = Content { user: Some(channel.into()), ..data.clone().into() };
-        Encodings::new(&Message { channel, epoch: "e", offset: 1, at_ms: Some(u64::MAX), content: &content })
+        EncodedMessage::new(&Message {
+            channel,
+            epoch: "e",
+            offset: 1,
+            at_ms: Some(u64::MAX),
+            content: &content,
+        })
     };
-    let stamp = encodings.stamp();
+    let stamp = encoded.stamp();
     assert_eq!((stamp.user.map(JsonString::as_json), stamp.at_ms), (Some(&*user), Some(u64::MAX)));
     let mut text = Vec::new();
     write_event(channel, &data, stamp, &mut text);

@@ -1,9 +1,8 @@
 //! Fuzzes the `json` dialect. Every accepted command must keep its meaning when it is encoded again, and
 //! every JSON parser must accept the data that a client publishes.
 
-use encke_core::dialect::json::{Json, ServerMessage, parse_command};
-use encke_core::dialect::{ByPattern, Command, Since, StartPosition};
-use encke_core::encodings::{CachedDialect, Encodings, PatternEncodings};
+use encke_core::dialect::json::{ByPattern, EncodedMessage, EncodedPattern, ServerMessage, parse_command};
+use encke_core::dialect::{Command, Since, StartPosition};
 use encke_core::message::{CompactJson, Content, MAX_DEPTH, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -103,15 +102,13 @@ fn check_delivered(channel: &str, data: &CompactJson<'_>) {
 fn check_delivery((user, at_ms): (Option<&str>, Option<u64>), channel: &str, data: &CompactJson<'_>) {
     let (seq, offset) = (u64::MAX, data.as_str().len() as u64);
     let content = Content { user: user.map(Into::into), ..data.clone().into() };
-    let encodings = Encodings::new(&Message { channel, epoch: "e", offset, at_ms, content: &content });
-    assert_eq!(encodings.data().as_str(), data.as_str());
-    let again = encodings.content();
+    let encoded = EncodedMessage::new(&Message { channel, epoch: "e", offset, at_ms, content: &content });
+    assert_eq!(encoded.data().as_str(), data.as_str());
+    let again = encoded.content();
     assert_eq!((again.user.as_deref(), again.at_ms), (user, at_ms));
     let mut text = Vec::new();
-    let encoded = Json::of(&encodings);
-    let pattern = PatternEncodings::new(channel, "p");
-    let pattern = Json::of_pattern(&pattern);
-    for by in [None, Some(ByPattern { pattern, offset: seq, channel_epoch: "e" })] {
+    let pattern = EncodedPattern::new(channel, "p");
+    for by in [None, Some(ByPattern { pattern: &pattern, offset: seq, channel_epoch: "e" })] {
         text.clear();
         encoded.write_with(seq, by, &mut text);
         assert_eq!(text.len(), encoded.len_with(seq, by));

@@ -14,7 +14,7 @@ use encke_base::fail_point::{self, FailPoint};
 use encke_base::locks::MutexGuard;
 use encke_base::trace::PublishTrace;
 use encke_core::Timestamp;
-use encke_core::encodings::Encodings;
+use encke_core::dialect::json::EncodedMessage;
 use encke_core::message::{Content, Message};
 use encke_core::session::outbox::LogPosition;
 use encke_timeouts::ArmAction;
@@ -141,16 +141,16 @@ impl<S: Subscriber> LogAppender<S> {
         let (name, epoch) = (channel.name(), channel.epoch());
         let at_ms = self.publish_time_ms(name.as_str(), content);
         let message = Message { channel: name.client_name(), epoch, offset, at_ms, content };
-        let encodings = Encodings::new(&message);
+        let encoded = EncodedMessage::new(&message);
         if others.is_empty() {
-            let channel = self.append_locked(&mut own, now, LogMessage::Own(encodings), true);
+            let channel = self.append_locked(&mut own, now, LogMessage::Own(encoded), true);
             own.state.fan_outs.add(&trace.fan_out(name.as_str()));
             self.record_publish_id(&mut own, now, id);
             return Ok(PublishOutcome::Appended(Appended { offset, channel, patterns: Vec::new() }));
         }
         let origin = Origin { channel: channel.name().clone(), epoch: channel.shared_epoch(), offset };
         let positions = std::iter::once(&own).chain(&others).map(LockedLog::next_position).collect();
-        let message = Arc::new(SharedMessage { encodings, origin, positions });
+        let message = Arc::new(SharedMessage { encoded, origin, positions });
         let patterns = others
             .iter_mut()
             .map(|open| self.append_locked(open, now, LogMessage::Shared(Arc::clone(&message)), false))
@@ -185,9 +185,9 @@ impl<S: Subscriber> LogAppender<S> {
         let (name, offset) = (channel.as_str(), *offset);
         let message =
             Message { channel: name, epoch, offset, at_ms: self.publish_time_ms(name, content), content };
-        let (encodings, positions) =
-            (Encodings::new(&message), logs.iter().map(LockedLog::next_position).collect());
-        let message = Arc::new(SharedMessage { encodings, origin: origin.clone(), positions });
+        let (encoded, positions) =
+            (EncodedMessage::new(&message), logs.iter().map(LockedLog::next_position).collect());
+        let message = Arc::new(SharedMessage { encoded, origin: origin.clone(), positions });
         // Only the first log accounts for the bytes.
         let appended = logs.iter_mut().enumerate().map(|(index, open)| {
             self.append_locked(open, now, LogMessage::Shared(Arc::clone(&message)), index == 0)

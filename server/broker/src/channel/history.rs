@@ -53,9 +53,9 @@ impl<S: Copy> Channel<S> {
             offset,
             age: now.since(at),
             channel: self.pattern().and(message.origin()).map(|origin| origin.channel.clone()),
-            user: message.encodings().stamp().user.map(JsonString::to_text),
-            kind: message.encodings().stamp().kind,
-            data: message.encodings().data().as_str().to_owned(),
+            user: message.encoded().stamp().user.map(JsonString::to_text),
+            kind: message.encoded().stamp().kind,
+            data: message.encoded().data().as_str().to_owned(),
         });
         (state.log.bounds(), messages.collect())
     }

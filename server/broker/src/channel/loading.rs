@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::encodings::Encodings;
+use encke_core::dialect::json::EncodedMessage;
 use encke_core::message::{Content, Message};
 
 use super::channels::Channels;
@@ -99,7 +99,7 @@ impl<S: Subscriber> Channels<S> {
                     let at = now.before(age).unwrap_or(Timestamp::from_nanos(0));
                     log.append(
                         at,
-                        LogMessage::Own(Encodings::new(&message)),
+                        LogMessage::Own(EncodedMessage::new(&message)),
                         true,
                         self.retention().log_limits(channel),
                     );

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use encke_core::encodings::Encodings;
+use encke_core::dialect::json::EncodedMessage;
 use encke_core::session::outbox::LogPosition;
 
 use super::name::ChannelName;
@@ -11,7 +11,7 @@ use super::name::ChannelName;
 #[derive(Clone, Debug)]
 pub enum LogMessage {
     /// Stored in one log only.
-    Own(Encodings),
+    Own(EncodedMessage),
     /// Stored in the log of its channel and in the logs of matching patterns; all of them share the same
     /// bytes.
     Shared(Arc<SharedMessage>),
@@ -20,7 +20,7 @@ pub enum LogMessage {
 /// A message stored in several logs.
 #[derive(Debug)]
 pub struct SharedMessage {
-    pub(super) encodings: Encodings,
+    pub(super) encoded: EncodedMessage,
     pub(super) origin: Origin,
     /// Position in each log that contains the message, the channel's own log first.
     pub(super) positions: Box<[LogPosition]>,
@@ -35,12 +35,12 @@ pub struct Origin {
 }
 
 impl LogMessage {
-    /// Returns the message's encodings for all dialects.
+    /// Returns the message's encoded for all dialects.
     #[inline]
-    pub fn encodings(&self) -> &Encodings {
+    pub fn encoded(&self) -> &EncodedMessage {
         match self {
-            Self::Own(encodings) => encodings,
-            Self::Shared(shared) => &shared.encodings,
+            Self::Own(encoded) => encoded,
+            Self::Shared(shared) => &shared.encoded,
         }
     }
 
@@ -66,7 +66,7 @@ impl LogMessage {
     #[inline]
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::Own(encodings) => encodings.size(),
+            Self::Own(encoded) => encoded.size(),
             Self::Shared(shared) => shared.size(),
         }
     }
@@ -74,7 +74,7 @@ impl LogMessage {
     /// Drops the message and returns the number of bytes this freed.
     pub(super) fn drop_and_count_freed(self) -> usize {
         match self {
-            Self::Own(encodings) => encodings.size(),
+            Self::Own(encoded) => encoded.size(),
             // If several logs drop the message concurrently, exactly one of them gets the inner value.
             Self::Shared(shared) => Arc::into_inner(shared).map_or(0, |shared| shared.size()),
         }
@@ -83,7 +83,7 @@ impl LogMessage {
 
 impl SharedMessage {
     fn size(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.positions) + self.encodings.size()
+        size_of::<Self>() + size_of_val(&*self.positions) + self.encoded.size()
     }
 }
 
@@ -94,6 +94,6 @@ mod tests {
     /// A log can hold millions of messages, so the enum must not be larger than its common variant.
     #[test]
     fn unshared_message_has_no_overhead() {
-        assert_eq!(size_of::<LogMessage>(), size_of::<Encodings>());
+        assert_eq!(size_of::<LogMessage>(), size_of::<EncodedMessage>());
     }
 }

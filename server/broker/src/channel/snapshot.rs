@@ -11,7 +11,7 @@ use std::time::Duration;
 use encke_base::quota::QuotaOwner;
 use encke_core::Timestamp;
 use encke_core::dialect::PublishKey;
-use encke_core::encodings::Encodings;
+use encke_core::dialect::json::EncodedMessage;
 use encke_core::message::{CompactJson, Content, ContentKind, Message};
 use encke_core::session::MAX_OFFSET;
 use encke_core::session::outbox::LogPosition;
@@ -127,7 +127,7 @@ impl<S: Subscriber> Channels<S> {
                     Some(SharedRecord::of(shared))
                 }
             };
-            MessageRecord::of(age_ns, &message.encodings().content(), shared)
+            MessageRecord::of(age_ns, &message.encoded().content(), shared)
         });
         let keys = state.log.publish_ids().map(|(id, at, offset)| KeyRecord {
             publisher: id.publisher.to_text(),
@@ -342,7 +342,7 @@ fn restore_message<S: Subscriber>(
     let content = Content { kind, user: message.user.map(Into::into), at_ms, data };
     let Some(shared) = message.shared else {
         let message = Message { channel: name.client_name(), epoch, offset, at_ms, content: &content };
-        return Ok((LogMessage::Own(Encodings::new(&message)), true));
+        return Ok((LogMessage::Own(EncodedMessage::new(&message)), true));
     };
     let channel = ChannelName::new(&shared.channel, usize::MAX)
         .map_err(|_| InvalidLog("has a shared message with an invalid channel"))?;
@@ -353,12 +353,12 @@ fn restore_message<S: Subscriber>(
         at_ms,
         content: &content,
     };
-    let encodings = Encodings::new(&message);
+    let encoded = EncodedMessage::new(&message);
     let positions: Box<[LogPosition]> =
         shared.positions.iter().map(|&(log, offset)| LogPosition { log, offset }).collect();
     let first = first_position(&positions);
     let origin = Origin { channel, epoch: shared.epoch.into(), offset: shared.offset };
-    let message = Arc::new(SharedMessage { encodings, origin, positions });
+    let message = Arc::new(SharedMessage { encoded, origin, positions });
     let before = restored.shared.insert(first, Arc::clone(&message));
     check(before.is_none(), "has a duplicate shared message")?;
     Ok((LogMessage::Shared(message), true))

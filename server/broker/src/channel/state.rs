@@ -3,7 +3,7 @@ use std::sync::{Arc, Weak};
 use encke_base::locks::{Mutex, MutexGuard, level};
 use encke_base::trace::FanOutTraces;
 use encke_core::Timestamp;
-use encke_core::encodings::PatternEncodings;
+use encke_core::dialect::json::EncodedPattern;
 use encke_core::session::outbox::{LogBounds, LogPosition, SubscriptionSlot};
 use encke_timeouts::{TimerCell, TimerOwners};
 
@@ -27,7 +27,7 @@ pub struct Channel<S> {
     /// Whether the engine, not this process, owns the log.
     is_remote: bool,
     /// Fields common to all messages delivered through this pattern; `None` if the channel is not a pattern.
-    pattern: Option<PatternEncodings>,
+    pattern: Option<EncodedPattern>,
     /// Unique among all channels of this process.
     number: u64,
     /// Account of the creator.
@@ -128,7 +128,7 @@ impl<S: Copy> Channel<S> {
         occupancy: Option<Arc<Occupancy>>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            pattern: name.is_pattern().then(|| PatternEncodings::new(name.as_str(), &epoch)),
+            pattern: name.is_pattern().then(|| EncodedPattern::new(name.as_str(), &epoch)),
             name,
             account,
             epoch,
@@ -165,7 +165,7 @@ impl<S: Copy> Channel<S> {
 
     /// Fields that all messages delivered through this pattern have in common; `None` if the channel is not a
     /// pattern.
-    pub fn pattern(&self) -> Option<&PatternEncodings> {
+    pub fn pattern(&self) -> Option<&EncodedPattern> {
         self.pattern.as_ref()
     }
 

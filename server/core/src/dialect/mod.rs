@@ -6,7 +6,6 @@
 
 pub mod bayeux;
 mod command;
-mod encoded;
 mod event;
 pub mod json;
 mod json_fields;
@@ -15,13 +14,11 @@ mod ping_frame;
 mod publish_key;
 
 pub use command::{Command, CommandError, CommandRequest, ErrorCode, Since, StartPosition};
-pub use encoded::{ByPattern, Encoded};
 pub use event::{Member, Response, ServerEvent, Success, UserPresence};
 pub use name::DialectName;
 pub use ping_frame::{ping_payload, pong_seq};
 pub use publish_key::PublishKey;
 
-use crate::message::{Message, Stamp};
 use crate::session::Heartbeat;
 
 /// The server's side of a conversation on one connection, with the state that the dialect keeps for it.
@@ -60,27 +57,6 @@ pub trait Dialect: Default + Send + 'static {
 
     /// Writes an event as one or more texts, or writes nothing if the dialect cannot express it.
     fn notify(&mut self, event: &ServerEvent<'_>, to: &mut impl TextSink);
-}
-
-/// A dialect in which a message has the same text for all subscribers except for the seq, so logs can store
-/// the text.
-pub trait Encoding: Dialect {
-    /// Encodes a message for all its subscribers: the whole text except the part that depends on the seq.
-    fn encode(message: &Message<'_>) -> Encoded<Self>;
-
-    /// Extracts the metadata of an encoded message from the part before its data.
-    fn stamp_before_data(before: &str) -> Stamp<'_>;
-
-    /// Encodes the name of a pattern and the epoch of its log, which all messages received through the
-    /// pattern have in common.
-    fn encode_pattern(name: &str, epoch: &str) -> Box<str>;
-
-    /// Number of bytes that [`Self::write_message`] appends.
-    fn message_len(encoded: &str, seq: u64, by: Option<ByPattern<'_>>) -> usize;
-
-    /// Appends the complete text of an encoded message with a subscriber's seq. `by` is given if the
-    /// subscriber receives the message through a pattern.
-    fn write_message(encoded: &str, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>);
 }
 
 /// Destination for the texts that a dialect writes. A transport turns each into a frame or an event of a

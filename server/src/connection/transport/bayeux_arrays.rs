@@ -8,7 +8,7 @@ use crate::session::Channel;
 /// Appends a message from the log of `channel`, which may be a pattern.
 pub(super) fn append_event(channel: &Channel, message: &LogMessage, events: &mut Vec<u8>) {
     let name = message.origin().map_or(channel.name(), |origin| &origin.channel).client_name();
-    let (data, stamp) = (message.encodings().data(), message.encodings().stamp());
+    let (data, stamp) = (message.encoded().data(), message.encoded().stamp());
     events.reserve(event_len(name, &data, stamp) + 1);
     if !events.is_empty() {
         events.push(b',');

@@ -100,7 +100,7 @@ fn published_at(clock: &Clock, outbox: &SessionOutbox, later: u64) -> Option<Tim
         return Some(at);
     }
     // Another server may have published it.
-    let Some(published_ms) = message.encodings().content().at_ms else { return Some(at) };
+    let Some(published_ms) = message.encoded().content().at_ms else { return Some(at) };
     let age = clock.unix_now().as_millis().saturating_sub(published_ms);
     clock.now().before(Duration::from_millis(age))
 }
@@ -129,7 +129,7 @@ fn take(outbox: &mut SessionOutbox, out: &mut impl DeliveryWriter) -> BatchConte
             taken.is_waiting_for_log = true;
             break;
         }
-        let sizes = log.since(turn.from).take(RUN_MESSAGES).map(|message| message.encodings().size());
+        let sizes = log.since(turn.from).take(RUN_MESSAGES).map(|message| message.encoded().size());
         let fitting = count_fitting(sizes, BATCH_BYTES - bytes);
         let run = outbox.take(turn, log.bounds(), fitting, |offset| log.positions(offset));
         match run {

@@ -3,11 +3,12 @@
 //! [`Json`] is the server's side. [`ServerMessage`] represents every object that a client can receive.
 //! Clients written in Rust use it for parsing.
 
-mod envelope;
+mod encoded;
 mod read;
 mod wire;
 mod write;
 
+pub use encoded::{ByPattern, EncodedMessage, EncodedPattern};
 pub use read::parse_command;
 pub use wire::{
     ChannelMessage, Gap, Goaway, Hello, PatternPosition, Ping, Reply, ReplyOutcome, ServerMessage,

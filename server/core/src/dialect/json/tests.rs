@@ -5,11 +5,10 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::close::CloseCode;
+use crate::dialect::json::EncodedMessage;
 use crate::dialect::{
-    ByPattern, Command, CommandError, Encoding, ErrorCode, Member, PublishKey, Since, StartPosition, Success,
-    UserPresence,
+    Command, CommandError, ErrorCode, Member, PublishKey, Since, StartPosition, Success, UserPresence,
 };
-use crate::encodings::Encodings;
 use crate::message::{CompactJson, Content, ContentKind, JsonString, Message, SubscriberInfo};
 
 #[test]
@@ -223,8 +222,13 @@ fn errors_and_successes_with_an_id_are_answered() {
 #[test]
 fn a_message_has_the_same_bytes_after_its_seq() {
     let content = CompactJson::parse(r#"{"any":"json"}"#).expect("good JSON").into();
-    let message =
-        Json::encode(&Message { channel: "ne\"ws", epoch: "e", offset: 42, at_ms: None, content: &content });
+    let message = EncodedMessage::new(&Message {
+        channel: "ne\"ws",
+        epoch: "e",
+        offset: 42,
+        at_ms: None,
+        content: &content,
+    });
     assert_eq!(message.data().as_str(), r#"{"any":"json"}"#);
     for (seq, seq_text) in [(0, "0"), (9, "9"), (10, "10"), (u64::MAX, "18446744073709551615")] {
         let mut out = b"before".to_vec();
@@ -246,9 +250,14 @@ fn a_message_has_the_same_bytes_after_its_seq() {
 fn a_message_by_a_pattern_has_its_position_in_both_logs() {
     let data = CompactJson::parse("1").expect("valid JSON");
     let content = Content { user: Some("al\"ice".into()), ..data.into() };
-    let message =
-        Json::encode(&Message { channel: "/a/b", epoch: "C", offset: 42, at_ms: None, content: &content });
-    let pattern = Json::encode_pattern(r#"/a"/*"#, "P");
+    let message = EncodedMessage::new(&Message {
+        channel: "/a/b",
+        epoch: "C",
+        offset: 42,
+        at_ms: None,
+        content: &content,
+    });
+    let pattern = EncodedPattern::new(r#"/a"/*"#, "P");
     let by = ByPattern { pattern: &pattern, offset: 107, channel_epoch: "C" };
     let mut out = Vec::new();
     message.write_with(57, Some(by), &mut out);
@@ -293,7 +302,7 @@ fn the_publishing_user_cannot_be_forged() {
             // receive it.
             let content = Content { user: user.map(Into::into), at_ms: Some(7), ..data.clone().into() };
             let message =
-                Json::encode(&Message { channel, epoch: "e", offset: 42, at_ms, content: &content });
+                EncodedMessage::new(&Message { channel, epoch: "e", offset: 42, at_ms, content: &content });
             let stamp = message.stamp();
             assert_eq!(
                 (stamp.user.map(JsonString::to_text).as_deref(), stamp.at_ms),
@@ -334,9 +343,9 @@ fn joins_and_leaves_cannot_be_forged() {
                 ContentKind::Joined | ContentKind::Left => follower,
             };
             let message = Message { channel, epoch: "e", offset: 42, at_ms, content: &content };
-            let encodings = Encodings::new(&message);
+            let encodings = EncodedMessage::new(&message);
             assert_eq!((encodings.stamp().kind, encodings.content().kind), (kind, kind));
-            let encoded = Json::encode(&message);
+            let encoded = EncodedMessage::new(&message);
             assert_eq!(encoded.data().as_str(), content.data.as_str());
             let mut out = Vec::new();
             encoded.write_with(7, None, &mut out);

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use super::VERSION;
 use super::wire::{Gap, Goaway, Hello, Ping, Reply, ReplyOutcome, ServerMessage, Subscribed, Unsubscribed};
-use super::{Json, VERSION};
-use crate::dialect::{ByPattern, Encoded, Encoding, Response, ServerEvent};
-use crate::message::{Content, ContentKind, JsonString, Message, Stamp};
+use crate::dialect::{Response, ServerEvent};
 
 impl<'a> From<&'a ServerEvent<'_>> for ServerMessage<'a> {
     fn from(event: &'a ServerEvent<'_>) -> Self {
@@ -94,7 +93,7 @@ pub(super) fn hello(hello: &Hello<'_>) -> String {
     text
 }
 
-fn push_string(text: &mut String, string: &str) {
+pub(super) fn push_string(text: &mut String, string: &str) {
     // Check all bytes without an early exit, so that the compiler can vectorize the loop.
     let is_plain = |plain, byte: &u8| plain & (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\');
     if string.as_bytes().iter().fold(true, is_plain) {
@@ -103,98 +102,5 @@ fn push_string(text: &mut String, string: &str) {
         text.push('"');
     } else {
         text.push_str(&serde_json::to_string(string).expect("serializing strings cannot fail"));
-    }
-}
-
-/// Beginning of a message. The seq comes first, as in `{"message":{"seq":57`, so that the remainder is the
-/// same for every subscriber:
-/// `,"channel":"news","offset":42,"user":"alice","at_ms":1700000000000,"data":{"any":"json"}}}`. A join or
-/// leave message has `joined` or `left` instead of `data`.
-const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
-const BEFORE_USER: &str = r#","user":"#;
-const BEFORE_AT: &str = r#","at_ms":"#;
-const AFTER_DATA: &str = "}}";
-
-fn before_data(kind: ContentKind) -> &'static str {
-    match kind {
-        ContentKind::Data => r#","data":"#,
-        ContentKind::Joined => r#","joined":"#,
-        ContentKind::Left => r#","left":"#,
-    }
-}
-
-/// Text before the channel's epoch in a message received through a pattern. Such a message has additional
-/// fields between the seq and the remainder: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.
-const BEFORE_CHANNEL_EPOCH: &str = r#"},"epoch":""#;
-const AFTER_CHANNEL_EPOCH: &str = r#"""#;
-
-fn digits(number: u64) -> usize {
-    number.checked_ilog10().map_or(1, |log| log as usize + 1)
-}
-
-impl Encoding for Json {
-    fn encode(message: &Message<'_>) -> Encoded<Json> {
-        let Message { channel, offset, at_ms, content: Content { kind, user, data, .. }, .. } = message;
-        let mut number = itoa::Buffer::new();
-        let mut before = r#","channel":"#.to_owned();
-        push_string(&mut before, channel);
-        before.push_str(r#","offset":"#);
-        before.push_str(number.format(*offset));
-        if let Some(user) = user {
-            before.push_str(BEFORE_USER);
-            push_string(&mut before, user);
-        }
-        if let Some(at_ms) = at_ms {
-            before.push_str(BEFORE_AT);
-            before.push_str(number.format(*at_ms));
-        }
-        before.push_str(before_data(*kind));
-        Encoded::around(&before, data, AFTER_DATA)
-    }
-
-    fn stamp_before_data(before: &str) -> Stamp<'_> {
-        // The server writes the field name of the data last, so only a suffix match is reliable.
-        let stripped = |kind| Some((kind, before.strip_suffix(before_data(kind))?));
-        let kinds = [ContentKind::Data, ContentKind::Joined, ContentKind::Left];
-        let (kind, before) = kinds.into_iter().find_map(stripped).unwrap_or((ContentKind::Data, before));
-        let (before_number, number) =
-            before.split_at(before.trim_end_matches(|c: char| c.is_ascii_digit()).len());
-        // The number is the time only if the field name precedes it. Otherwise it is the offset, or part of a
-        // string, which ends with a quote.
-        let (before, at_ms) = match before_number.strip_suffix(BEFORE_AT) {
-            Some(before) => (before, number.parse().ok()),
-            None => (before, None),
-        };
-        // The last match is the field name, because quotes within JSON strings are escaped by a backslash.
-        let user_at = before.rfind(BEFORE_USER).filter(|_| before.ends_with('"'));
-        let user = user_at.map(|at| JsonString::from_encoded(&before[at + BEFORE_USER.len()..]));
-        Stamp { kind, user, at_ms }
-    }
-
-    fn encode_pattern(name: &str, epoch: &str) -> Box<str> {
-        let name = serde_json::to_string(name).expect("serializing strings cannot fail");
-        format!(r#","pattern":{{"name":{name},"epoch":"{epoch}","offset":"#).into()
-    }
-
-    fn message_len(encoded: &str, seq: u64, by: Option<ByPattern<'_>>) -> usize {
-        let by = by.map_or(0, |ByPattern { pattern, offset, channel_epoch }| {
-            let around = BEFORE_CHANNEL_EPOCH.len() + AFTER_CHANNEL_EPOCH.len();
-            pattern.len() + digits(offset) + channel_epoch.len() + around
-        });
-        BEFORE_SEQ.len() + digits(seq) + by + encoded.len()
-    }
-
-    fn write_message(encoded: &str, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>) {
-        let mut number = itoa::Buffer::new();
-        out.extend_from_slice(BEFORE_SEQ.as_bytes());
-        out.extend_from_slice(number.format(seq).as_bytes());
-        if let Some(ByPattern { pattern, offset, channel_epoch }) = by {
-            out.extend_from_slice(pattern.as_bytes());
-            out.extend_from_slice(number.format(offset).as_bytes());
-            out.extend_from_slice(BEFORE_CHANNEL_EPOCH.as_bytes());
-            out.extend_from_slice(channel_epoch.as_bytes());
-            out.extend_from_slice(AFTER_CHANNEL_EPOCH.as_bytes());
-        }
-        out.extend_from_slice(encoded.as_bytes());
     }
 }

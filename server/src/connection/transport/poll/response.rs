@@ -3,7 +3,6 @@ use std::io::Write;
 use encke_broker::channel::LogMessage;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, ServerEvent, TextSink};
-use encke_core::encodings::CachedDialect;
 use hyper::StatusCode;
 
 use crate::connection::transport::pattern_origin::pattern_origin;
@@ -43,8 +42,8 @@ impl JsonArray {
     }
 
     pub(super) fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
-        let by = pattern_origin::<Json>(channel, offset, message);
-        let message = Json::of(message.encodings());
+        let by = pattern_origin(channel, offset, message);
+        let message = message.encoded();
         // Two more bytes for a bracket or comma and the closing bracket.
         self.bytes.reserve(message.len_with(seq, by) + 2);
         self.separate();

@@ -8,7 +8,6 @@ use encke_broker::channel::LogMessage;
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, ServerEvent, TextSink};
-use encke_core::encodings::CachedDialect;
 
 use super::positions::Positions;
 use crate::client::retry_delay;
@@ -88,8 +87,8 @@ impl DeliveryWriter for EventWriter<'_> {
         if let Some(origin) = message.origin() {
             self.positions.advance_by_pattern(origin);
         }
-        let by = pattern_origin::<Json>(channel, offset, message);
-        let message = Json::of(message.encodings());
+        let by = pattern_origin(channel, offset, message);
+        let message = message.encoded();
         self.out.reserve(FIELDS_BYTES + self.token.len() + message.len_with(seq, by));
         self.write_id(seq);
         self.out.extend_from_slice(b"data: ");

@@ -4,7 +4,6 @@ use encke_broker::channel::LogMessage;
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, ServerEvent};
-use encke_core::encodings::CachedDialect;
 
 use super::super::pattern_origin::pattern_origin;
 use super::frame::Frames;
@@ -107,8 +106,8 @@ impl WebSocketDialect for Json {
         message: &LogMessage,
         frames: &mut Frames<'_>,
     ) {
-        let by = pattern_origin::<Self>(channel, offset, message);
-        let message = Self::of(message.encodings());
+        let by = pattern_origin(channel, offset, message);
+        let message = message.encoded();
         message.write_with(seq, by, frames.text_of(message.len_with(seq, by)));
     }
 }
