@@ -1,4 +1,4 @@
-//! The parts of Encke's server that know neither channels nor sessions.
+//! Modules of Encke's server that do not depend on channels or sessions.
 //!
 //! - Memory that threads share: [`locks`], [`arena`].
 //! - Interfaces to the system: [`entropy`], [`executor`], [`process`].

@@ -1,6 +1,6 @@
 //! Tests the sweeps of `channel/` under every interleaving that loom can find.
 //!
-//! The file under test is compiled a second time.
+//! The file under test is compiled a second time, on loom's atomics.
 
 #[path = "../src/channel/sweep.rs"]
 mod sweep;

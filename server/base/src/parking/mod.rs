@@ -61,10 +61,10 @@ pub enum AnyPoller {
 }
 
 impl AnyPoller {
-    /// Returns the poller of the kernel's socket with this number.
+    /// Returns the poller of the kernel socket with this number.
     ///
     /// # Errors
-    /// The poller is that of a simulation.
+    /// Fails in a simulation, which has no kernel sockets.
     pub fn of_kernel(&self, number: u64) -> io::Result<&Poller> {
         match self {
             Self::Kernel(pollers) => Ok(pollers.poller_of(number)),

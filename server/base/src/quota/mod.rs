@@ -1,4 +1,4 @@
-//! Quotas: the owner of an item, and the item that is evicted when a limit is exceeded.
+//! Quotas: the owners of items, and the choice of the item to evict when a limit is exceeded.
 
 mod fair_eviction;
 mod owner;

@@ -1,4 +1,4 @@
-//! The owners of items.
+//! Owners of items that count against a quota.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;

@@ -67,7 +67,7 @@ pub(super) struct FollowUp {
     ends: bool,
 }
 
-/// Appends to the logs, and starts to notify their subscribers.
+/// Appends messages to logs, and notifies the subscribers.
 #[derive(Debug)]
 pub(super) struct LogAppender<S: Subscriber> {
     pub(super) retention: LogRetention<S>,

@@ -28,7 +28,7 @@ impl IdleChannels {
         }
     }
 
-    /// Takes a channel from the list, selected by `take`.
+    /// Removes the channel that `take` selects from the list, and returns its name.
     pub(super) fn take(
         &self,
         take: impl FnOnce(&mut FairEviction<ChannelName>) -> Option<ChannelName>,

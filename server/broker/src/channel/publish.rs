@@ -1,4 +1,4 @@
-//! Publishes of messages, which create the channel if necessary.
+//! Publishing of messages, which creates the channel if necessary.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

@@ -55,8 +55,8 @@ impl<S: Copy> LogRetention<S> {
         self.table.has_no_accounts() && self.budget.is_empty()
     }
 
-    /// Returns the channel with this name, which is created with the given epoch if it does not exist. At a
-    /// limit, an idle channel is evicted.
+    /// Returns the channel with this name, or creates it with the given epoch. If the limit of the server or of
+    /// an address is reached, an idle channel is evicted first.
     pub(super) fn get_or_create(
         &self,
         name: &ChannelName,
@@ -80,8 +80,7 @@ impl<S: Copy> LogRetention<S> {
         }
     }
 
-    /// Evicts an idle channel and its log to make room for another. `take` selects it. Returns false if no
-    /// channel is idle.
+    /// Evicts the idle channel that `take` selects, with its log. Returns false if `take` finds no channel.
     fn evict_idle(&self, take: impl Fn(&mut FairEviction<ChannelName>) -> Option<ChannelName>) -> bool {
         loop {
             let Some(name) = self.idle.take(&take) else { return false };

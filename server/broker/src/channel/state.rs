@@ -212,8 +212,8 @@ impl<S: Copy> Channel<S> {
         }
     }
 
-    /// Returns at most `limit` subscribers from index `from` on that exist, each with its index, and the total
-    /// number.
+    /// Returns at most `limit` subscribers from index `from` on, without those that no longer exist, each with
+    /// its index. Also returns the total number.
     pub(super) fn subscribers(
         &self,
         from: usize,

@@ -1,4 +1,4 @@
-//! The table of all channels, and the limits of their number.
+//! The table of all channels, and the limits on their number.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -22,7 +22,7 @@ pub(super) struct ChannelTable<S> {
     named: RwLock<NamedChannels<S>, level::Table>,
     /// Maps the keys in timers to their channels.
     owners: TimerOwners<Channel<S>>,
-    /// Passed to every channel.
+    /// Reports first and last subscriptions; shared with every channel.
     pub(super) occupancy: Option<Arc<Occupancy>>,
     limit: usize,
     limit_per_creator: usize,
@@ -127,7 +127,7 @@ impl<S: Copy> ChannelTable<S> {
         self.named.read().accounts.is_empty()
     }
 
-    /// Returns the channel with this name, which is created with the given epoch if it does not exist.
+    /// Returns the channel with this name, or creates it with the given epoch.
     pub(super) fn get_or_create(
         &self,
         name: &ChannelName,
@@ -228,7 +228,7 @@ impl<S: Copy> ChannelTable<S> {
         self.owners.get(owner)
     }
 
-    /// Forgets the timer of a channel.
+    /// Unregisters the timer of a channel.
     pub(super) fn remove_timer(&self, timer: &TimerCell) {
         self.owners.remove(timer);
     }

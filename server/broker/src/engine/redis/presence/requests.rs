@@ -1,4 +1,4 @@
-//! Requests between the servers, and their leases.
+//! Presence queries between servers, and the leases of servers.
 
 use std::collections::BTreeSet;
 use std::future::Future;
