@@ -2,9 +2,9 @@
 //! the mailbox of its connection.
 //!
 //! - `table/` stores the sessions and finds them.
-//! - `subscriptions/` connects them with channels: they join, read, and leave.
-//! - `lifecycle/` changes their phases and deadlines, from the attaching of a connection to the end of the
-//!   session. All of these changes are made by one function, `step`.
+//! - `subscriptions/` subscribes them to channels, reads messages for them, and unsubscribes them.
+//! - `lifecycle/` changes their phases and deadlines, from the first connection to the end of the session. All
+//!   of these changes are made by one function, `step`.
 //!
 //! A session reaches its connection by posting [`Signals`] to its [`Mailbox`]. Lifecycle events go to the
 //! [`EventSink`].

@@ -6,12 +6,12 @@ use encke_base::arena::{Slot, SlotKey};
 pub(crate) struct SessionRef(pub(super) SlotKey);
 
 impl SessionRef {
-    /// Returns the reference to a session. The caller has a handle to it.
+    /// Returns the reference to a session, to which the caller has a handle.
     pub(super) fn of(session: &impl Slot) -> Self {
         Self(SlotKey::of(session))
     }
 
-    /// Returns a reference that orders before all sessions in this slot and in later slots.
+    /// Returns a reference that sorts before those of all sessions in this slot and in later slots.
     pub(super) fn first_in(slot: u32) -> Self {
         Self(SlotKey::first_in(slot))
     }
@@ -26,7 +26,7 @@ impl SessionRef {
         self.0.to_u64()
     }
 
-    /// The inverse of [`Self::to_u64`].
+    /// Inverse of [`Self::to_u64`].
     pub(crate) fn from_u64(number: u64) -> Self {
         Self(SlotKey::from_u64(number))
     }

@@ -1,4 +1,5 @@
-//! The life of a session: attaching connections, inputs, deadlines, parking, the end, and restarts.
+//! Life cycle of a session: attaching and parking connections, inputs, deadlines, the end, and restarts of the
+//! server.
 
 mod attach;
 mod attach_request;

@@ -26,7 +26,7 @@ use crate::session::table::{
     Mailbox, Posted, SessionCell, SessionLifecycle, SessionState, SessionTable, StateGuard, Unparked,
 };
 
-/// Steps of sessions: all changes to their phases and deadlines.
+/// Performs the steps of sessions, which make all changes to phases and deadlines.
 pub(crate) struct Lifecycle {
     pub(super) table: Arc<SessionTable>,
     pub(super) subscriptions: Arc<Subscriptions>,
@@ -118,8 +118,9 @@ impl Lifecycle {
     /// Performs one step of one session. All changes to a session's phase and deadlines are made in steps.
     /// Returns `None` if the step panicked, in which case the session has been closed.
     ///
-    /// Only its outbox is also changed elsewhere, by [`SessionTable::change`]: when a connection takes messages,
-    /// and when a subscription begins, ends or becomes readable. Neither affects a deadline.
+    /// Of the state machine, only the outbox is also changed elsewhere, by [`SessionTable::change`]: when a
+    /// connection takes messages, and when a subscription begins, ends or becomes readable. None of these
+    /// affects a deadline.
     pub(super) fn step<R>(
         &self,
         session: &SessionCell,

@@ -38,7 +38,7 @@ impl SuspendedSessions {
         }
     }
 
-    /// Removes the session that makes room first, and returns its id.
+    /// Removes the session to be ended first when room is needed, and returns its id.
     pub(super) fn evict(&self) -> Option<SessionId> {
         self.0.lock().evict()
     }

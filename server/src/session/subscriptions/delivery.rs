@@ -86,7 +86,8 @@ pub(crate) fn take_batch(
 }
 
 /// Returns the publish time of the message that precedes the last `later` messages of the batch just sent.
-/// `None` if its time must not be measured: a client that is catching up gets messages that have waited for it.
+/// `None` if the delivery must not be measured: a client that is catching up receives messages that were
+/// waiting for it.
 #[cold]
 fn published_at(clock: &Clock, outbox: &SessionOutbox, later: u64) -> Option<Timestamp> {
     if outbox.is_catching_up() {

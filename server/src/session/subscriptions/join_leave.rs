@@ -58,7 +58,7 @@ struct NoticeTable {
     is_running: bool,
 }
 
-/// Notices of joins and leaves; `None` if no namespace has `join_leave`.
+/// Publishes notices of joins and leaves; `None` if no namespace has `join_leave`.
 pub(crate) struct JoinLeave(Option<Arc<Notices>>);
 
 /// Notices of all channels.

@@ -1,4 +1,4 @@
-//! Making a session's connection send what is pending.
+//! Makes a session's connection send pending messages.
 
 use std::task::Waker;
 
@@ -8,8 +8,9 @@ use crate::session::table::{
     DeliveryOutcome, Mailbox, PendingWork, Posted, SessionCell, SessionState, SessionTable, Signals, Unparked,
 };
 
-/// Changes the session, then makes its connection send what is pending. A parked connection sends immediately;
-/// otherwise its task is signalled, and its waker is returned if the task must be woken.
+/// Changes the session, then makes its connection send pending messages. A parked connection sends them
+/// immediately. Otherwise the connection's task is signalled, and its waker is returned if the task must be
+/// woken.
 pub(super) fn change_and_deliver(
     table: &SessionTable,
     session: &SessionCell,
@@ -22,7 +23,7 @@ pub(super) fn change_and_deliver(
     table.change(session, deliver)?.finish(table, session)
 }
 
-/// Makes the session's connection, if there is one, send what is pending.
+/// Makes the session's connection, if there is one, send pending messages.
 pub(crate) fn deliver_pending(table: &SessionTable, session: &SessionCell) {
     change_and_deliver(table, session, |_| {}).into_iter().for_each(Waker::wake);
 }
@@ -85,7 +86,7 @@ impl Notified {
     }
 }
 
-/// Sends what is pending on the session's connection, or signals the task of the connection to do so.
+/// Sends pending messages on the session's parked connection, or signals the connection's task to do so.
 fn deliver_or_signal(state: &mut SessionState, session: &SessionCell) -> Notified {
     let SessionState { machine, parked, mailbox, .. } = state;
     let (Phase::Attached(id), Some(connection)) = (machine.phase(), parked) else {

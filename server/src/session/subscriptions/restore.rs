@@ -13,7 +13,7 @@ impl Subscriptions {
     /// Restores a session's subscriptions. Their channels must already have been restored.
     ///
     /// # Errors
-    /// Returns [`NotRestored`] if the record is invalid. Nothing changes in that case.
+    /// Returns [`NotRestored`] if the record is invalid. The session then has no subscriptions.
     pub(crate) fn restore(
         &self,
         session: &SessionCell,

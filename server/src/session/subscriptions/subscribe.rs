@@ -29,9 +29,9 @@ pub(crate) struct SessionLimits {
     pub(crate) subscriptions: usize,
 }
 
-/// Subscriptions of sessions to channels.
+/// Begins and ends subscriptions of sessions to channels.
 ///
-/// They affect neither the phase nor the deadlines of a session, so changing them requires no step.
+/// A subscription affects neither the phase nor the deadlines of a session, so changing it requires no step.
 pub(crate) struct Subscriptions {
     pub(super) table: Arc<SessionTable>,
     pub(super) logs: SessionLogs,
@@ -84,7 +84,7 @@ impl Subscriptions {
         Outbox::new(self.limits.unacked)
     }
 
-    /// Returns the notices of joins and leaves.
+    /// Returns the publisher of joins and leaves.
     pub(crate) fn join_leave(&self) -> &JoinLeave {
         &self.join_leave
     }

@@ -1,4 +1,4 @@
-//! A session, and its connection while that is parked.
+//! A session, and its connection while it is parked.
 
 use std::fmt;
 use std::io;

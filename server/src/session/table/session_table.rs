@@ -34,9 +34,10 @@ pub(crate) struct TableLimits {
     pub(crate) slots: usize,
 }
 
-/// Operations of the lifecycle, which is above the table, that may follow a change of a session outside a step.
+/// Operations of the lifecycle that may be needed after a change outside a step. This is a trait because the
+/// table must not depend on the lifecycle.
 pub(crate) trait SessionLifecycle: Send + Sync {
-    /// Notifies the session that messages were sent on a connection.
+    /// Notifies the session's state machine that messages were sent on a connection.
     fn messages_sent(&self, session: &SessionCell, connection: ConnectionId);
 
     /// Ends a session after a panic in a change of its state.
@@ -88,12 +89,12 @@ impl SessionTable {
         self.cells.get(reference.0)
     }
 
-    /// Whether the session has not ended.
+    /// Whether the session still exists.
     pub(crate) fn contains(&self, reference: SessionRef) -> bool {
         self.cells.contains(reference.0)
     }
 
-    /// Returns the session in this slot.
+    /// Returns the session in this slot, if there is one.
     #[inline]
     pub(crate) fn get_at(&self, slot: u32) -> Option<SlotGuard<'_, SessionCell>> {
         self.cells.get_at(slot)

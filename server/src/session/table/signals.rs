@@ -28,12 +28,12 @@ impl Signals {
         Self(Self::CLOSE | (code.code() as u32) << Self::CODE_SHIFT)
     }
 
-    /// Returns the set as a number, in which [`Handover`](encke_base::parking::Handover) keeps it.
+    /// Returns the set as the number that [`Handover`](encke_base::parking::Handover) stores.
     pub(super) const fn bits(self) -> u32 {
         self.0
     }
 
-    /// The inverse of [`Self::bits`].
+    /// Inverse of [`Self::bits`].
     pub(super) const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }

@@ -142,7 +142,7 @@ impl SessionCell {
     }
 }
 
-/// Polling advice that the client has received.
+/// Record of the polling advice that the client has received.
 impl SessionCell {
     /// Records that the client received the full polling advice. Returns whether this is the first time.
     pub(crate) fn mark_advised(&self) -> bool {
