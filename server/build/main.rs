@@ -1,4 +1,4 @@
-//! Renders the README as the page that the admin listener serves at `/docs`, and lists the dashboard's files.
+//! Renders the README as the page that the admin listener serves at `/docs`, and packs the dashboard's files.
 
 mod anchors;
 mod render;
@@ -21,8 +21,8 @@ fn main() {
     fs::write(Path::new(&folder).join("dashboard"), dashboard_files()).expect("OUT_DIR is writable");
 }
 
-/// Returns the dashboard's files in one text: for each, a zero character, its name, a line break and its
-/// content. Excludes subdirectories, which contain pictures for the README.
+/// Concatenates the dashboard's files: for each, a NUL character, its name, a line break and its content.
+/// Excludes subdirectories, which contain pictures for the README.
 fn dashboard_files() -> String {
     let entries = fs::read_dir(DASHBOARD).expect("build scripts run in the package's directory");
     let paths = entries.map(|entry| entry.expect("the dashboard is readable").path());

@@ -85,7 +85,7 @@ impl Content<'static> {
     }
 }
 
-/// A session in a join or leave message, which is the message's data.
+/// Data of a join or leave message: the session that joined or left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriberInfo<'a> {
     /// Public id of the session.

@@ -36,7 +36,7 @@ impl Services {
         self.admit_identified(caller, identity, session, channels, has_ended)
     }
 
-    /// Does the same as [`Self::admit`] for a client whose identity is known.
+    /// Like [`Self::admit`], but for a client whose identity is known.
     pub(crate) fn admit_identified(
         &self,
         caller: &Caller,
@@ -71,7 +71,7 @@ impl Services {
                 let (reason, detail) = self.describe(refusal);
                 self.limits.refusals.record(reason, address, detail);
                 Err(match refusal {
-                    // Make the client reconnect, so that it is authenticated again: the backend is called then.
+                    // Make the client reconnect, so that the backend is called to authenticate it.
                     AttachRefusal::SessionGone if caller.can_only_resume() => {
                         Refusal::Unidentified(CloseCode::Overloaded)
                     }

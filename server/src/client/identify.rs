@@ -12,7 +12,8 @@ use crate::admission::RefusalReason;
 use crate::auth::{AuthError, Identity};
 
 impl Services {
-    /// Returns the client's identity, which was determined before if it had to be requested.
+    /// Returns the client's identity: the result of [`Self::authenticate`] if that was needed, otherwise the
+    /// identity in the token.
     ///
     /// # Errors
     /// Returns the close code that refuses the client, after counting and logging the refusal.

@@ -72,14 +72,14 @@ pub(super) fn size_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u
     size(deserializer).map(unless_zero)
 }
 
-/// Deserializes text that has another form in the program, such as a URL.
+/// Deserializes a string and parses it, for example as a URL.
 pub(super) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-/// Like [`parsed`], but the empty text means that the setting is not set.
+/// Like [`parsed`], but an empty string means that the setting is not set.
 pub(super) fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

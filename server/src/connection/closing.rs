@@ -28,9 +28,9 @@ pub(super) fn close<S: Socket, P: Protocol<S>>(
     })
 }
 
-/// Sends the rest of the output, what the protocol says at this ending, and the end of our stream. Input is
-/// discarded until the peer ends its own stream, or the close timeout expires. Closing the socket with unread
-/// bytes in it would send a reset, which may overtake the output.
+/// Sends the rest of the output and the protocol's close message for this ending, then shuts down the sending
+/// side. Input is discarded until the peer ends its own stream, or the close timeout expires. Closing the socket
+/// with unread bytes in it would send a reset, which may overtake the output.
 pub(crate) async fn close_socket<S: Socket, P: Protocol<S>>(
     mut socket: S,
     mut out: PendingWrite,

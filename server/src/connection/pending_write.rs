@@ -37,7 +37,7 @@ impl PendingWrite {
         self.bytes.is_empty()
     }
 
-    /// Number of bytes that were not written yet.
+    /// Number of bytes that have not been written yet.
     pub(super) fn unwritten(&self) -> usize {
         self.bytes.len() - self.written
     }

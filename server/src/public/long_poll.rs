@@ -64,8 +64,8 @@ pub(crate) fn accept<B>(
     })
 }
 
-/// Executes the commands of a request. A client with a session has as much time for its next request as a new
-/// client has for its first.
+/// Executes the commands of a request. The time limit for the client's next request is the same as for the
+/// first request of a new client.
 pub(super) async fn command(
     request: Request<Incoming>,
     session: SessionHandle,

@@ -17,7 +17,7 @@ pub(crate) struct SharedSocket<S>(Arc<Mutex<SharedState<S>>>);
 struct SharedState<S> {
     /// `None` once the socket has been taken back.
     socket: Option<S>,
-    /// Bytes that were already read from the socket, and come before all others.
+    /// Bytes that were already read from the socket. hyper reads them first.
     read_already: Vec<u8>,
     end: Option<PeerEnd>,
 }
@@ -35,7 +35,7 @@ enum PeerEnd {
 const NOT_TAKEN_BACK: &str = "the socket was not taken back";
 
 impl<S: Unpin> SharedSocket<S> {
-    /// Shares a socket, from which these bytes were already read.
+    /// Shares a socket from which the bytes in `read_already` were already read.
     pub(crate) fn new(socket: S, read_already: Vec<u8>) -> Self {
         Self(Arc::new(Mutex::new(SharedState { socket: Some(socket), read_already, end: None })))
     }

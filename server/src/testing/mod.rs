@@ -1,4 +1,4 @@
-//! Interfaces of tests in other crates: not part of the API.
+//! Interfaces for tests in other crates. They are not part of the API.
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -19,7 +19,7 @@ pub(super) async fn run_to_completion(
     }
 }
 
-/// Returns the error for a request that is not completed because the server is shutting down.
+/// Returns the error for a request that was not completed because the server is shutting down.
 pub(super) fn stopping() -> ApiError {
     ApiError::new(ApiErrorCode::Draining, "the server is shutting down")
 }

@@ -27,8 +27,8 @@ pub(super) struct OpenedSession {
     pub(super) greeting: String,
 }
 
-/// Opens a session with a connection of this kind, after the client has been authenticated by the backend if
-/// that is configured.
+/// Opens a session with a connection of this kind. If necessary, the client is authenticated by the backend
+/// first.
 pub(super) async fn open(
     message: &ClientMessage<'_>,
     Requester { caller, query_token, headers }: &Requester,
@@ -40,7 +40,7 @@ pub(super) async fn open(
     let reply_to = message.reply_to();
     let reply =
         || MessageReply { version: Some(VERSION), supported_connection_types: types, ..reply_to.reply() };
-    // Authenticate without an unreadable token: the reply to the handshake reports it.
+    // Ignore an unreadable token for now: the reply to the handshake reports it.
     let token = message.token();
     let own = token.as_ref().ok().and_then(Option::as_deref).or(query_token.as_deref());
     let mut wanted =

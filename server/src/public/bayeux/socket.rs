@@ -62,7 +62,8 @@ fn run<S: Socket>(connection: BayeuxConnection<S>) -> impl Future<Output = Optio
     drive(connection).then(|released| OptionFuture::from(released.map(next_session)).map(Option::flatten))
 }
 
-/// Sends the remaining output of the session that the client gives up.
+/// Sends the remaining output of the session that the client gives up, and returns the parts that the next
+/// session needs.
 fn next_session<S: Socket>(connection: BayeuxConnection<S>) -> BoxFuture<'static, Option<NewSession<S>>> {
     let (mut socket, read, mut unwritten, WebSocket { mut dialect, owner }) = connection.into_parts();
     Box::pin(async move {
@@ -196,8 +197,8 @@ async fn read_until_session<S: Socket>(
     }
 }
 
-/// Handles a text message. Returns the replies if the socket still has no session. If there is a session but
-/// no greeting, the session has yet to answer the text.
+/// Handles a text message. Returns the replies if the socket still has no session. A session
+/// without a greeting has yet to answer the text.
 async fn read(
     text: &str,
     has_ended: bool,
@@ -233,7 +234,7 @@ async fn read(
             Err(reply) => refused = Some((reply, found, refusal_reply(message, CloseCode::Normal, client))),
         }
     }
-    // The first `/meta/connect` was already refused.
+    // If there was a `/meta/connect`, the first one has already been refused.
     let (mut replies, _) = commands(parsed, requester.caller.address, client, || {}).await;
     if let Some((reply, found, over)) = refused {
         // Another Bayeux message in the same array may have ended the session.

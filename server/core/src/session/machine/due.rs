@@ -1,4 +1,4 @@
-//! Which deadlines may be armed in the current state, and which of them is the earliest.
+//! Deadlines that may be armed in the current state, and the earliest of them.
 
 use super::Session;
 use super::deadlines::Deadlines;

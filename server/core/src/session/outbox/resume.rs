@@ -7,7 +7,7 @@ use super::{Outbox, WhenFull};
 pub struct ClientPosition {
     /// Seq of the last message that the client has received.
     pub seq: u64,
-    /// Seq up to which the client will not go back.
+    /// Lowest seq to which the client may go back. Entries up to it are no longer needed.
     pub confirmed: u64,
 }
 

@@ -178,7 +178,7 @@ impl Notice {
 
 impl<C> Subscription<C> {
     /// Checks a run, and returns the offset that a client with this run has reached. `reached` is the offset
-    /// that the client has reached before the run.
+    /// that the client had reached before the run.
     fn check_run(&self, run: &RingRun, reached: u64) -> Result<u64, BadRecord> {
         let last = match run.span {
             0 => run.offset.checked_add(run.count).map(|end| end - 1),

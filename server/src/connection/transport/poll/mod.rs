@@ -51,7 +51,7 @@ pub(crate) struct Answered<S, C> {
     pub(crate) socket: S,
     /// Bytes of the next request that were already read.
     pub(crate) read: Vec<u8>,
-    /// Set if only the client's next request shows that it has received the response.
+    /// Set if only the client's next request can show that the client has received the response.
     pub(crate) unconfirmed: Option<UnconfirmedAnswer>,
     /// Parking backoff, which the next poll on the socket inherits.
     pub(crate) backoff: ParkBackoff,

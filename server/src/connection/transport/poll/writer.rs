@@ -40,12 +40,12 @@ impl ResponseWriter {
         }
     }
 
-    /// Whether only the client's next request shows that it has received the response.
+    /// Whether only the client's next request can show that the client has received the response.
     pub(super) fn lacks_acknowledgement(&self) -> bool {
         matches!(self, Self::Bayeux(writer) if writer.acknowledged.is_none())
     }
 
-    /// Greets the client of a session that is new, and reports the channels whose subscription was refused or
+    /// Greets the client of a new session, and reports the channels whose subscription was refused or
     /// revoked.
     pub(super) fn greet(&mut self, refused: &[RefusedChannel], recovered: bool, attachment: &Attachment) {
         match self {
@@ -56,7 +56,7 @@ impl ResponseWriter {
                 }
                 refused.iter().for_each(|(channel, reason)| array.notify(&unsubscribed(channel, reason)));
             }
-            // The reply to the handshake has greeted the client.
+            // The reply to the handshake has already greeted the client.
             Self::Bayeux(writer) => {
                 refused
                     .iter()
