@@ -73,7 +73,7 @@ impl From<ApiError> for Answer<'_> {
 }
 
 /// Returns the outcome of a request that takes over its socket if it is accepted.
-fn taken(accepted: Result<SocketTakeover, Box<Reply>>, open_connection: OpenConnection) -> RequestOutcome {
+fn outcome(accepted: Result<SocketTakeover, Box<Reply>>, open_connection: OpenConnection) -> RequestOutcome {
     match accepted {
         Ok(takeover) => RequestOutcome::Taken(takeover, open_connection),
         Err(reply) => RequestOutcome::Reply(*reply),
@@ -146,11 +146,11 @@ impl<'a> SessionlessConnection<'a> {
             ("/ws", &Method::GET) => return self.upgrade(arrived),
             ("/events", &Method::GET) => {
                 let accepted = events::accept(request, caller, context, has_ended);
-                return Answer::Now(taken(accepted.map(SocketTakeover::Events), arrived.open_connection));
+                return Answer::Now(outcome(accepted.map(SocketTakeover::Events), arrived.open_connection));
             }
             ("/poll", &Method::GET) => {
                 let accepted = long_poll::accept(request, caller, context, has_ended);
-                return Answer::Now(taken(accepted.map(SocketTakeover::Poll), arrived.open_connection));
+                return Answer::Now(outcome(accepted.map(SocketTakeover::Poll), arrived.open_connection));
             }
             ("/poll", &Method::POST) => return self.command(arrived),
             ("/encke.js", &Method::GET | &Method::HEAD) => module(request.headers()),
@@ -210,7 +210,7 @@ impl<'a> SessionlessConnection<'a> {
             Ok(bayeux_request) => Answer::Later(Box::pin(async move {
                 let (has_session, has_ended) = (|| timeout.renew(context), || peer.has_disconnected());
                 let accepted = bayeux_request.answer(context, has_session, has_ended).await;
-                taken(accepted.map(SocketTakeover::Poll), open_connection)
+                outcome(accepted.map(SocketTakeover::Poll), open_connection)
             })),
         }
     }

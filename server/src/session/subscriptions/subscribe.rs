@@ -156,8 +156,8 @@ impl Subscriptions {
                 return Ok(subscribed);
             }
             let joined = channel.join(session.reference(), |log, add| {
-                let goes_on = |since: &Since<'_>| channel.continues_from(&since.epoch, since.offset);
-                let start = SubscriptionStart::of(begin, goes_on, log);
+                let continues = |since: &Since<'_>| channel.continues_from(&since.epoch, since.offset);
+                let start = SubscriptionStart::of(begin, continues, log);
                 let subscribe = |slot| SubscribedChannel { channel: Arc::clone(channel), key: add(slot) };
                 let outbox = state.machine.outbox_mut();
                 outbox.remove_end_notices(|ended| ended.channel.name() == channel.name());

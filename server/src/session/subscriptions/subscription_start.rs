@@ -12,11 +12,11 @@ pub(super) struct SubscriptionStart {
 }
 
 impl SubscriptionStart {
-    /// Determines the start. `goes_on` returns whether messages after the given one are, or were, in this
+    /// Determines the start. `continues` returns whether messages after the given one are, or were, in this
     /// log.
     pub(super) fn of(
         begin: &StartPosition<'_>,
-        goes_on: impl FnOnce(&Since<'_>) -> bool,
+        continues: impl FnOnce(&Since<'_>) -> bool,
         log: LogBounds,
     ) -> Self {
         match begin {
@@ -26,7 +26,7 @@ impl SubscriptionStart {
                 Self { cursor, gap: false, recovered: None }
             }
             // The log's epoch has changed, so the client has no message of the new epoch.
-            StartPosition::After(since) if !goes_on(since) => {
+            StartPosition::After(since) if !continues(since) => {
                 Self { cursor: log.first - 1, gap: true, recovered: Some(false) }
             }
             StartPosition::After(since) if since.offset > log.last => {
