@@ -4,8 +4,7 @@ use encke_core::message::CompactJson;
 use futures_util::FutureExt;
 use serde_json::value::RawValue;
 
-use super::backend::invalid_answer;
-use super::errors::bad_data;
+use super::errors::{bad_data, invalid_answer};
 use super::{CommandContext, StartedCommand};
 use crate::backend::{HookKind, HookRequest};
 

@@ -1,10 +1,16 @@
 use encke_broker::channel::ChannelName;
 use encke_core::dialect::CommandError;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use super::errors::{bad_channel, forbidden, not_allowed};
 use crate::auth::Permission;
+use crate::backend::{HookCaller, HookKind, HookRequest, HookResponse};
 use crate::client::{Attachment, Services};
 use crate::session::{ClientInput, CommandSource, SessionCell};
+
+/// Future that completes with the backend's answer.
+pub(super) type HookAnswer = BoxFuture<'static, Result<HookResponse, CommandError>>;
 
 /// The session and the services that a command uses, and how the command arrived.
 #[derive(Clone, Copy)]
@@ -57,5 +63,18 @@ impl CommandContext<'_> {
 
     pub(super) fn channel_name(self, text: &str) -> Result<ChannelName, CommandError> {
         ChannelName::new(text, self.services.settings.channel_name_bytes).map_err(bad_channel)
+    }
+
+    /// Asks the backend about a command. `None` if this hook is disabled.
+    pub(super) fn ask<'r>(
+        self,
+        hook: HookKind,
+        request: impl FnOnce() -> HookRequest<'r>,
+    ) -> Option<HookAnswer> {
+        let backend = self.services.access.backend_for(hook)?;
+        let (id, identity) = (self.session.id(), self.session.identity());
+        let request = HookRequest { session: Some(id.to_string()), user: identity.user(), ..request() };
+        let answer = backend.call::<HookResponse>(hook, HookCaller::Session(id.number()), &request);
+        Some(answer.map(|answer| answer.map_err(CommandError::from)).boxed())
     }
 }

@@ -1,11 +1,14 @@
 //! Conversion of errors to the error codes of the dialects.
 
+use std::fmt::Display;
+
 use encke_broker::channel::InvalidChannelName;
 use encke_broker::engine::EngineError;
 use encke_core::dialect::{CommandError, ErrorCode};
 use encke_core::message::BadJson;
 
 use crate::auth::Permission;
+use crate::backend::HookError;
 use crate::client::{IdentifyError, Services};
 use crate::session::SubscribeError;
 
@@ -67,6 +70,27 @@ pub(super) fn engine_failed(error: EngineError) -> CommandError {
         EngineError::Overloaded => ErrorCode::Overloaded,
     };
     CommandError { code, message: error.to_string() }
+}
+
+/// Returns the error for an unusable response from the backend. The client is not at fault.
+pub(super) fn invalid_answer(error: &dyn Display) -> CommandError {
+    let message = format!("invalid answer from the backend: {error}");
+    CommandError { code: ErrorCode::Unavailable, message }
+}
+
+impl From<HookError> for CommandError {
+    fn from(error: HookError) -> Self {
+        let message = error.to_string();
+        let code = match error {
+            HookError::Refused { code: Some(code), .. } => ErrorCode::Backend(code),
+            HookError::Refused { code: None, .. } => return forbidden(message),
+            HookError::Unavailable => ErrorCode::Unavailable,
+            HookError::TimedOut => ErrorCode::Timeout,
+            HookError::Overloaded => ErrorCode::Overloaded,
+            HookError::TooLarge => ErrorCode::TooLarge,
+        };
+        Self { code, message }
+    }
 }
 
 impl From<SubscribeError> for CommandError {

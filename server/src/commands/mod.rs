@@ -1,6 +1,5 @@
 //! Commands from clients: one loop for all transports and dialects, and a file for each command.
 
-mod backend;
 mod call;
 mod context;
 mod errors;

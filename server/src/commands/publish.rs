@@ -7,8 +7,7 @@ use encke_core::dialect::{PublishKey, Success};
 use encke_core::message::{CompactJson, Content};
 use futures_util::FutureExt;
 
-use super::backend::invalid_answer;
-use super::errors::{bad_data, engine_failed};
+use super::errors::{bad_data, engine_failed, invalid_answer};
 use super::{CommandContext, CommandOutcome, StartedCommand};
 use crate::auth::Permission;
 use crate::backend::{HookKind, HookRequest, HookResponse};

@@ -6,7 +6,7 @@ use encke_broker::engine::EngineResponse;
 use encke_core::dialect::{CommandError, StartPosition, Success};
 use futures_util::FutureExt;
 
-use super::backend::invalid_answer;
+use super::errors::invalid_answer;
 use super::{CommandContext, StartedCommand};
 use crate::backend::{HookKind, HookRequest};
 use crate::session::SubscribeOutcome;

@@ -8,7 +8,7 @@ use encke_core::Timestamp;
 use encke_timeouts::Sleep;
 use tokio_util::sync::WaitForCancellationFuture;
 
-use super::{Context, NotServed};
+use super::context::{Context, NotServed};
 use crate::admission::Handshake;
 use crate::http::proxies::BadProxyHeader;
 

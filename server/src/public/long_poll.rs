@@ -14,7 +14,7 @@ use hyper::http::request::Parts;
 use hyper::{Request, StatusCode, Version};
 use serde_json::value::RawValue;
 
-use super::Context;
+use super::context::Context;
 use super::cors::{self, Cookies};
 use super::deadline::RequestTimeout;
 use super::query::Query;

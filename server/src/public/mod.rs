@@ -1,6 +1,7 @@
 //! The public listener, which serves clients: WebSocket upgrades, event streams, and long-polling.
 
 mod bayeux;
+mod context;
 mod cors;
 mod deadline;
 #[cfg(test)]
@@ -17,20 +18,17 @@ mod sessionless;
 mod shared_socket;
 mod upgrade_response;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use encke_base::tls::Tls;
 use tokio::net::TcpStream;
-use tokio_util::sync::CancellationToken;
 
-use crate::admission::{Handshakes, OpenConnections, Permit, Permits, RefusalReason};
-use crate::client;
-use crate::http::proxies::{BadProxyHeader, Proxies};
+use context::NotServed;
+
 pub(crate) use bayeux::BayeuxEndpoint;
 #[cfg(feature = "simulation")]
 pub(crate) use bayeux::{Requester, SocketUpgrade, request_with_body, serve_socket};
+pub(crate) use context::Context;
 #[cfg(feature = "simulation")]
 pub(crate) use events::accept as accept_events;
 #[cfg(feature = "simulation")]
@@ -39,85 +37,6 @@ pub(crate) use long_poll::{accept as accept_poll, carry_out_all, session as sess
 pub(crate) use query::parse_query;
 #[cfg(feature = "simulation")]
 pub(crate) use shared_socket::SharedSocket;
-
-/// State shared by all connections of the public listener.
-pub(crate) struct Context {
-    pub(crate) client: Arc<client::Services>,
-    pub(crate) proxies: Proxies,
-    pub(crate) tls: Option<Arc<Tls>>,
-    /// Time within which a connection must get a session.
-    pub(crate) handshake_timeout: Duration,
-    /// Permits for sockets, if the number of connections per address is limited.
-    pub(crate) sockets: Option<Arc<Permits>>,
-    pub(crate) bayeux: BayeuxEndpoint,
-    pub(crate) handshakes: Arc<Handshakes>,
-    pub(crate) connections: OpenConnections,
-    /// Cancelled when the server drains.
-    pub(crate) stop: CancellationToken,
-}
-
-impl Context {
-    /// Takes a permit for a socket from this address, if the number of sockets per address is limited.
-    fn permit(&self, address: IpAddr) -> Result<Option<Permit>, NotServed> {
-        match &self.sockets {
-            // Do not count a proxy's own address: the clients behind it are counted separately, as soon as
-            // their addresses are known.
-            Some(sockets) if !self.proxies.is_trusted(address) => match sockets.take(address) {
-                Some(permit) => Ok(Some(permit)),
-                None => Err(NotServed::AddressLimit),
-            },
-            _ => Ok(None),
-        }
-    }
-
-    /// Returns why a connection without a session is evicted in favour of others.
-    fn eviction_reason(&self) -> NotServed {
-        if self.handshakes.is_short_of_descriptors() { NotServed::NoDescriptor } else { NotServed::Evicted }
-    }
-
-    fn report_refusal(&self, error: &NotServed, address: IpAddr) {
-        self.client.limits.refusals.record(error.reason(), address, error);
-    }
-}
-
-/// Why a connection ended before it had a session.
-#[derive(Debug, thiserror::Error)]
-enum NotServed {
-    #[error("limits.max_connections_per_address")]
-    AddressLimit,
-    #[error("the peer is not in listen.trusted_proxies")]
-    UntrustedProxy,
-    #[error(transparent)]
-    Proxy(#[from] BadProxyHeader),
-    #[error("{0}")]
-    ConnectionLost(std::io::Error),
-    #[error("TLS: {0}")]
-    Tls(std::io::Error),
-    #[error("{0}")]
-    Http(hyper::Error),
-    #[error("limits.handshake_timeout")]
-    Timeout,
-    #[error("limits.max_handshakes")]
-    Evicted,
-    #[error("out of file descriptors; raise LimitNOFILE or `ulimit -n`")]
-    NoDescriptor,
-    #[error("the server is shutting down")]
-    Draining,
-}
-
-impl NotServed {
-    fn reason(&self) -> RefusalReason {
-        match self {
-            Self::AddressLimit => RefusalReason::Address,
-            Self::UntrustedProxy | Self::Proxy(_) => RefusalReason::Proxy,
-            Self::Tls(_) => RefusalReason::Tls,
-            Self::ConnectionLost(_) | Self::Http(_) => RefusalReason::Http,
-            Self::Timeout => RefusalReason::HandshakeTimeout,
-            Self::Evicted | Self::NoDescriptor => RefusalReason::Handshakes,
-            Self::Draining => RefusalReason::Draining,
-        }
-    }
-}
 
 /// Serves HTTP/1.1 on one connection, within TLS if that is configured. After `handshake_timeout` the
 /// connection is closed unless it has a session, even if the client sends nothing, sends half a request, or

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use encke_base::parking::ParkBackoff;
 use tokio::net::TcpStream;
 
-use super::Context;
+use super::context::Context;
 use super::deadline::RequestTimeout;
 use super::routing::{SessionlessConnection, SocketTakeover};
 use super::sessionless::{IncomingSocket, TakenSocket};

@@ -15,11 +15,12 @@ use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
 use super::bayeux::{Requester, SocketUpgrade};
+use super::context::{Context, NotServed};
 use super::deadline::RequestTimeout;
 use super::module::module;
 use super::query::parse_query;
 use super::shared_socket::SharedSocket;
-use super::{Context, NotServed, bayeux, cors, events, long_poll, session_request, upgrade_response};
+use super::{bayeux, cors, events, long_poll, session_request, upgrade_response};
 use crate::admission::{Handshake, OpenConnection, RefusalReason};
 use crate::client::{AdmitRequest, Caller};
 use crate::connection::TcpSocket;

@@ -12,10 +12,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
+use super::context::{Context, NotServed};
 use super::deadline::{ConnectionDeadline, serve_until};
 use super::routing::{Answer, RequestOutcome, SessionlessConnection, SocketTakeover};
 use super::shared_socket::SharedSocket;
-use super::{Context, NotServed};
 use crate::admission::OpenConnection;
 use crate::connection::transport::poll::UnconfirmedAnswer;
 use crate::connection::{self, Socket, TcpSocket};

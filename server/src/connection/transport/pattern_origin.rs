@@ -10,5 +10,5 @@ pub(super) fn pattern_origin<'a>(
     message: &'a LogMessage,
 ) -> Option<ByPattern<'a>> {
     let (pattern, origin) = (log.pattern()?, message.origin()?);
-    Some(ByPattern { pattern: pattern, offset, channel_epoch: &origin.epoch })
+    Some(ByPattern { pattern, offset, channel_epoch: &origin.epoch })
 }

@@ -13,7 +13,7 @@ use crate::auth::Identity;
 use crate::client::bayeux::advice;
 use crate::client::{Caller, Services};
 use crate::connection::transport::poll::ConnectResponseWriter;
-use crate::public::Context;
+use crate::public::context::Context;
 use crate::session::{Attached, SessionCell, SessionRequest};
 
 /// Kind of a WebSocket connection, which the server pings with frames.

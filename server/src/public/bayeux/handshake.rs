@@ -8,7 +8,7 @@ use encke_core::session::{ConnectionInput, ConnectionKind, DeliveryMode};
 use super::session::{RefusalReply, Requester};
 use crate::client::bayeux::advice;
 use crate::client::{AdmitRequest, Attachment};
-use crate::public::Context;
+use crate::public::context::Context;
 use crate::session::{Attached, SessionRequest};
 
 /// Connection types. `cross-origin-long-polling` is what Faye's client calls forms that a page sends to

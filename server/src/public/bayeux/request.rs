@@ -16,7 +16,7 @@ use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::request::parameters;
 use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::public::Context;
+use crate::public::context::Context;
 use crate::public::cors::{self, Cookies};
 use crate::public::long_poll::keeps_alive;
 use crate::public::receive::read;

@@ -21,8 +21,8 @@ use crate::connection::transport::websocket::{
     BayeuxSocket, Frames, SessionlessSocket, Upgraded, WebSocket, WebSocketDialect,
 };
 use crate::connection::{Connection, Ending, Parkable, Socket, drive};
+use crate::public::context::{Context, NotServed};
 use crate::public::deadline::{ConnectionDeadline, RequestTimeout, serve_until};
-use crate::public::{Context, NotServed};
 use crate::session::{Attached, SessionHandle};
 
 /// An upgrade request that was answered with 101.

@@ -3,11 +3,11 @@
 
 mod attach;
 mod attach_request;
-mod client_input;
 mod ended_sessions;
 mod event_sink;
 mod parked_outputs;
 mod parking;
+mod refresh;
 mod sessions;
 mod snapshot;
 mod step;

@@ -19,9 +19,12 @@ use super::parked_outputs::{act_for_parked, signals_of};
 use super::step_in_progress::{Step, requested_deadline};
 use super::suspended_sessions::SuspendedSessions;
 use super::timeline::{SessionHistory, Timeline};
+use crate::session::channels::SessionOutbox;
 use crate::session::id::SessionId;
 use crate::session::panics::unless_panicked;
-use crate::session::subscriptions::{Subscriptions, signal_parked};
+use crate::session::subscriptions::{
+    ClientInput, CommandSource, DeliveryBatch, Subscriptions, deliver_pending, signal_parked,
+};
 use crate::session::table::{
     Mailbox, Posted, SessionCell, SessionLifecycle, SessionState, SessionTable, StateGuard, Unparked,
 };
@@ -103,6 +106,49 @@ impl Lifecycle {
             state.is_attached_to(connection)
         });
         is_attached.unwrap_or(false)
+    }
+
+    /// Applies a client's input. Returns whether the session still accepts input from this source afterwards.
+    pub(crate) fn handle_client_input(
+        &self,
+        session: &SessionCell,
+        source: CommandSource,
+        input: ClientInput,
+    ) -> bool {
+        let is_current = self.step(session, |state, step| {
+            state.machine.handle(step, source.input(input));
+            source.is_current(state)
+        });
+        let is_current = is_current.unwrap_or(false);
+        // The acknowledgement may have made room for more messages, and the connection does not know about
+        // it.
+        if source.is_out_of_band()
+            && is_current
+            && matches!(input, ClientInput::Ack { .. } | ClientInput::Pong { .. })
+        {
+            deliver_pending(&self.table, session);
+        }
+        is_current
+    }
+
+    /// Takes a batch of messages to send on a connection. `None` if the session is no longer attached to the
+    /// connection, or if it panicked; what `take` has written must be discarded.
+    pub(crate) fn take_outgoing(
+        &self,
+        session: &SessionCell,
+        mailbox: &Mailbox,
+        take: impl FnOnce(&mut SessionOutbox) -> DeliveryBatch,
+    ) -> Option<DeliveryBatch> {
+        let take = |state: &mut SessionState| {
+            state.is_attached_to(mailbox.id).then(|| take(state.machine.outbox_mut()))
+        };
+        // This is not a step: neither the phase nor the deadlines depend on the messages taken, and deliveries
+        // are too frequent for checking deadlines each time.
+        let batch = self.table.change(session, take).flatten()?;
+        if batch.needs_sent_notification {
+            self.handle_connection(session, mailbox.id, ConnectionInput::Sent);
+        }
+        Some(batch)
     }
 
     /// Fires the deadlines that are due for the session in this slot. If the task of its connection has work

@@ -10,8 +10,8 @@ use encke_broker::channel::{ChannelGuard, ChannelName, PublishError, Published, 
 use encke_core::message::Content;
 use encke_core::session::Phase;
 
-use super::notification::deliver_pending;
 use super::subscribe::Subscriptions;
+use super::subscriber::deliver_pending;
 use crate::session::channels::SubscribedChannel;
 use crate::session::session_ref::SessionRef;
 use crate::session::table::{SessionCell, SessionState};

@@ -9,9 +9,9 @@ use encke_broker::engine::{EngineError, EngineResponse, RetryBackoff};
 use encke_core::dialect::StartPosition;
 use encke_core::session::Phase;
 
-use super::notification::deliver_pending;
 use super::subscribe::{SubscriptionOrigin, Subscriptions};
 use super::subscribe_outcome::{SubscribeError, SubscribeOutcome};
+use super::subscriber::deliver_pending;
 use crate::auth::Identity;
 use crate::session::table::SessionCell;
 

@@ -12,8 +12,8 @@ use encke_timeouts::Timeouts;
 
 use super::command_source::CommandSource;
 use super::join_leave::JoinLeave;
-use super::notification::deliver_pending;
 use super::subscribe_outcome::{SubscribeError, SubscribeOutcome};
+use super::subscriber::deliver_pending;
 use super::subscription_start::SubscriptionStart;
 use crate::auth::{Identity, Permission};
 use crate::session::channels::{SessionLogs, SessionOutbox, SubscribedChannel};
