@@ -15,6 +15,10 @@ const DASHBOARD: &str = "dashboard";
 #[expect(clippy::print_stdout, reason = "cargo reads the standard output of build scripts")]
 fn main() {
     println!("cargo::rerun-if-changed={README}\ncargo::rerun-if-changed={DASHBOARD}");
+    if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+        // Compress the line numbers of backtraces: otherwise the binary has 22 MB instead of 15 MB.
+        println!("cargo::rustc-link-arg-bins=-Wl,--compress-debug-sections=zlib");
+    }
     let markdown = fs::read_to_string(README).unwrap_or_else(|error| panic!("{README}: {error}"));
     let folder = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
     fs::write(Path::new(&folder).join("docs.html"), page(&markdown)).expect("OUT_DIR is writable");

@@ -1,7 +1,6 @@
 //! Tests key sets as published by an issuer.
 
 use data_encoding::BASE64URL_NOPAD;
-use jsonwebtoken::DecodingKey;
 use serde_json::{Value, json};
 
 use super::tests::{
@@ -9,11 +8,12 @@ use super::tests::{
     user,
 };
 use super::*;
+use crate::auth::keys::{p256_from_pem, rsa_from_pem};
 
 /// The RSA key as a JWK.
 fn rsa() -> Value {
-    let key = DecodingKey::from_rsa_pem(RS256_PEM).expect("an RSA key");
-    let numbers = pkcs1::RsaPublicKey::try_from(key.try_get_as_bytes().expect("DER")).expect("an RSA key");
+    let key = rsa_from_pem(RS256_PEM).expect("an RSA key");
+    let numbers = pkcs1::RsaPublicKey::try_from(&key[..]).expect("an RSA key");
     let text = |number: &[u8]| BASE64URL_NOPAD.encode(number);
     json!({
         "kty": "RSA", "n": text(numbers.modulus.as_bytes()), "e": text(numbers.public_exponent.as_bytes()),
@@ -22,8 +22,8 @@ fn rsa() -> Value {
 
 /// The P-256 key as a JWK.
 fn p256() -> Value {
-    let key = DecodingKey::from_ec_pem(ES256_PEM).expect("a P-256 key");
-    let (x, y) = key.try_get_as_bytes().expect("a point")[1..].split_at(32);
+    let key = p256_from_pem(ES256_PEM).expect("a P-256 key");
+    let (x, y) = key[1..].split_at(32);
     json!({"kty": "EC", "crv": "P-256", "x": BASE64URL_NOPAD.encode(x), "y": BASE64URL_NOPAD.encode(y)})
 }
 

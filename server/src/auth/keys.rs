@@ -2,8 +2,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
+use jsonwebtoken::Header;
 use jsonwebtoken::dangerous::insecure_decode_claims;
-use jsonwebtoken::{DecodingKey, Header};
 use pkcs1::RsaPublicKey;
 use pkcs1::der::Encode;
 use pkcs1::der::asn1::UintRef;
@@ -11,7 +11,10 @@ use ring::agreement::{self, ECDH_P256, EphemeralPrivateKey};
 use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+use rustls::pki_types::CertificateDer;
+use rustls::server::ParsedCertificate;
 use serde::Deserialize;
+use spki::{ObjectIdentifier, SubjectPublicKeyInfoRef};
 
 use super::AuthError;
 use super::claims::RawClaims;
@@ -26,6 +29,10 @@ const MODULUS_BITS: RangeInclusive<usize> = 2048..=8192;
 
 /// Length of a coordinate (RFC 7518, section 6.2.1.2).
 const P256_COORDINATE_BYTES: usize = 32;
+/// Identifier of RSA keys (RFC 8017, appendix A.1).
+const RSA_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+/// Identifier of public keys on elliptic curves (RFC 5480, section 2.1.1).
+const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 /// First byte of a point encoded with both coordinates (SEC 1, section 2.3.3).
 const UNCOMPRESSED: u8 = 4;
 
@@ -146,11 +153,27 @@ impl Key {
 
 /// Extracts the public key. A private key, or text without a key, must be detected before the first token
 /// arrives.
-fn rsa_from_pem(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
-    let key = DecodingKey::from_rsa_pem(pem).map_err(|_| BadKey::NotRsa)?;
-    let der = key.try_get_as_bytes().map_err(|_| BadKey::NotRsa)?;
-    check_modulus(&RsaPublicKey::try_from(der).map_err(|_| BadKey::NotRsa)?)?;
-    Ok(der.to_vec())
+pub(super) fn rsa_from_pem(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
+    let der = public_key(pem, RSA_PUBLIC_KEY).ok_or(BadKey::NotRsa)?;
+    check_modulus(&RsaPublicKey::try_from(&der[..]).map_err(|_| BadKey::NotRsa)?)?;
+    Ok(der)
+}
+
+/// Reads the public key of this algorithm from a PEM file, or from the certificate in it.
+fn public_key(pem: &[u8], algorithm: ObjectIdentifier) -> Option<Vec<u8>> {
+    let file = pem::parse(pem).ok()?;
+    let info = match file.tag() {
+        "PUBLIC KEY" => file.into_contents(),
+        "RSA PUBLIC KEY" => return (algorithm == RSA_PUBLIC_KEY).then(|| file.into_contents()),
+        "CERTIFICATE" => {
+            let certificate = CertificateDer::from(file.contents());
+            ParsedCertificate::try_from(&certificate).ok()?.subject_public_key_info().to_vec()
+        }
+        _ => return None,
+    };
+    let info = SubjectPublicKeyInfoRef::try_from(&info[..]).ok()?;
+    let key = info.subject_public_key.as_bytes().filter(|_| info.algorithm.oid == algorithm);
+    key.map(<[u8]>::to_vec)
 }
 
 fn rsa_from_numbers(modulus: &[u8], exponent: &[u8]) -> Result<Vec<u8>, BadKey> {
@@ -167,11 +190,10 @@ fn check_modulus(key: &RsaPublicKey<'_>) -> Result<(), BadKey> {
     if MODULUS_BITS.contains(&bits) { Ok(()) } else { Err(BadKey::RsaSize) }
 }
 
-fn p256_from_pem(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
-    let key = DecodingKey::from_ec_pem(pem).map_err(|_| BadKey::NotP256)?;
-    let point = key.try_get_as_bytes().map_err(|_| BadKey::NotP256)?;
-    check_point(point)?;
-    Ok(point.to_vec())
+pub(super) fn p256_from_pem(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
+    let point = public_key(pem, EC_PUBLIC_KEY).ok_or(BadKey::NotP256)?;
+    check_point(&point)?;
+    Ok(point)
 }
 
 fn check_point(point: &[u8]) -> Result<(), BadKey> {

@@ -151,8 +151,7 @@ fn malformed_tokens_are_rejected() {
 /// Anyone may have the public key, so it must not be possible to sign with it as if it were a secret.
 #[test]
 fn a_public_key_cannot_be_used_as_a_secret() {
-    let key = jsonwebtoken::DecodingKey::from_rsa_pem(RS256_PEM).expect("an RSA key");
-    let der = key.try_get_as_bytes().expect("DER").to_vec();
+    let der = super::keys::rsa_from_pem(RS256_PEM).expect("an RSA key");
     for secret in [RS256_PEM, &der] {
         for keys in [vec![rs256(None)], vec![rs256(Some("r1"))], vec![rs256(Some("r1")), es256(None)]] {
             let auth = auth(keys);
@@ -347,6 +346,22 @@ fn invalid_keys_are_rejected() {
     ] {
         assert_eq!(Key::from_pem(None, algorithm, pem).map(|_| ()), Err(error), "{algorithm:?}");
     }
+}
+
+#[test]
+fn public_keys_are_read_from_other_forms_of_pem() {
+    let pkcs1 =
+        pem::encode(&pem::Pem::new("RSA PUBLIC KEY", super::keys::rsa_from_pem(RS256_PEM).expect("DER")));
+    let with_text = [b"Issuer: example\n", RS256_PEM].concat();
+    for pem in [&include_bytes!("test_keys/rs256_certificate.pem")[..], pkcs1.as_bytes(), &with_text] {
+        let key = Key::from_pem(None, Algorithm::Rs256, pem).expect("an RSA key");
+        assert_eq!(identify(&auth(vec![key]), RS256_ALICE), user("alice"));
+        assert_eq!(Key::from_pem(None, Algorithm::Es256, pem).map(drop), Err(BadKey::NotP256));
+    }
+    let certificate = include_bytes!("test_keys/es256_certificate.pem");
+    let key = Key::from_pem(None, Algorithm::Es256, certificate).expect("a P-256 key");
+    assert_eq!(identify(&auth(vec![key]), ES256_BOB), user("bob"));
+    assert_eq!(Key::from_pem(None, Algorithm::Rs256, certificate).map(drop), Err(BadKey::NotRsa));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use encke_base::process::systemd::{self, InheritError, InheritedSockets, Supervisor};
 use encke_timeouts::clock::monotonic_now;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -140,5 +141,8 @@ fn serve_until_signal(server: Server, supervisor: &Supervisor, mut signals: Sign
 
 /// Raises the limit on file descriptors as much as allowed, and returns it.
 pub(super) fn raise_descriptor_limit() -> u64 {
-    rlimit::increase_nofile_limit(u64::MAX).unwrap_or(0)
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    // rustix represents "unlimited" by `None`.
+    raised.map_or(0, |()| maximum.unwrap_or(u64::MAX))
 }

@@ -1,6 +1,6 @@
 //! `[log]`.
 
-use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 
 use super::error::ConfigError;
 use super::types::LogConfig;
@@ -10,14 +10,22 @@ impl Validator<'_> {
     pub(super) fn log(&self, log: &LogConfig) -> Result<(), ConfigError> {
         // Detect misspelt levels: the filter would treat such a level as a module name and log only that
         // module.
-        let stray =
-            log.level.split(',').map(str::trim).find(|directive| {
-                !directive.contains(['=', '[']) && directive.parse::<LevelFilter>().is_err()
-            });
+        let stray = directives(&log.level).find(|directive| {
+            directive.contains('[') || !directive.contains('=') && directive.parse::<LevelFilter>().is_err()
+        });
         if let Some(stray) = stray {
             let message = format!("`{stray}` is not error, warn, info, debug, trace, off or module=level");
             return self.refuse("log.level", message);
         }
-        self.require_ok("log.level", log.level.parse::<EnvFilter>()).map(drop)
+        self.require_ok("log.level", parse_filter(&log.level)).map(drop)
     }
+}
+
+/// Parses a level, or a list of levels of modules.
+pub(crate) fn parse_filter(text: &str) -> Result<Targets, ParseError> {
+    directives(text).collect::<Vec<_>>().join(",").parse()
+}
+
+fn directives(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|directive| !directive.is_empty())
 }

@@ -37,6 +37,7 @@ pub use encke_broker::engine::{RedisAddress, RedisLocation, RedisSettings, Redis
 pub use error::{ConfigError, SettingSource};
 pub use layers::default_file;
 pub use limits::{ClientDescriptors, Limits};
+pub(crate) use log::parse_filter;
 pub use types::{
     BayeuxConfig, ChannelConfig, Config, EngineConfig, ListenerKind, LogConfig, LogFormat, TimersConfig,
 };

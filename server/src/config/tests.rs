@@ -117,6 +117,7 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["log.level=a=b=c"], "`log.level`"),
         (&["log.level=verbose"], "`verbose` is not error, warn, info"),
         (&["log.level=info,hyper"], "`hyper` is not"),
+        (&["log.level=info,[span]=debug"], "`[span]=debug` is not"),
     ];
     for (flags, message) in table {
         let error = error(&with(flags));

@@ -7,10 +7,9 @@ use super::inbox::Inbox;
 use super::park_timer::ParkTimer;
 use super::pending_subscriptions::PendingSubscriptions;
 use super::pending_write::PendingWrite;
-use super::progress::PingProgress;
+use super::progress::{PingProgress, WriteHold};
 use super::protocol::{End, Link, Protocol};
 use super::socket::Socket;
-use super::write_hold::WriteHold;
 use crate::client::Attachment;
 use crate::session::Backlog;
 

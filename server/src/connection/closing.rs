@@ -1,4 +1,4 @@
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use super::pending_write::PendingWrite;
 use super::protocol::{Ending, Protocol};
 use super::socket::Socket;
 use crate::client::Services;
-use futures_util::future::{BoxFuture, select};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, FusedFuture, select};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 /// Ends a connection that its session no longer uses.
@@ -29,8 +30,7 @@ pub(super) fn close<S: Socket, P: Protocol<S>>(
 }
 
 /// Sends the rest of the output and the protocol's close message for this ending, then shuts down the sending
-/// side. Input is discarded until the peer ends its own stream, or the close timeout expires. Closing the socket
-/// with unread bytes in it would send a reset, which may overtake the output.
+/// side. Input is discarded until the peer ends its own stream, or the close timeout expires.
 pub(crate) async fn close_socket<S: Socket, P: Protocol<S>>(
     mut socket: S,
     mut out: PendingWrite,
@@ -42,14 +42,26 @@ pub(crate) async fn close_socket<S: Socket, P: Protocol<S>>(
         Ending::ClosedByPeer(code) => P::write_close_reply(code, &mut out.bytes),
         Ending::Lost | Ending::Released => return,
     }
-    let timeout = pin!(services.closing_elapsed());
-    let closing = pin!(async {
-        let written = out.is_empty() || poll_fn(|task| out.poll_write(task, &mut socket)).await.is_ok();
-        if written {
-            let _ = end_stream(socket).await;
+    if write_all(&mut socket, &mut out, services).await {
+        let timeout = pin!(services.closing_elapsed());
+        select(pin!(end_stream(socket)), timeout).await;
+    }
+}
+
+/// Writes all output. Returns whether the kernel accepted it before the close timeout expired.
+///
+/// The runtime may notice much later than the kernel that a socket is writable: when thousands of parked
+/// connections end at once, it runs their tasks before it polls the kernel. Such a socket is not given up.
+async fn write_all<S: Socket>(socket: &mut S, out: &mut PendingWrite, services: &Services) -> bool {
+    let mut timeout = pin!(services.closing_elapsed().fuse());
+    poll_fn(|context| match out.poll_write(context, socket) {
+        Poll::Ready(written) => Poll::Ready(written.is_ok()),
+        Poll::Pending => {
+            let has_expired = timeout.as_mut().poll(context).is_ready() || timeout.is_terminated();
+            if has_expired && !socket.is_writable() { Poll::Ready(false) } else { Poll::Pending }
         }
-    });
-    select(timeout, closing).await;
+    })
+    .await
 }
 
 /// Shuts down the sending side, then discards input until the peer ends its own stream. Closing a socket with
@@ -72,5 +84,48 @@ fn poll_discard(socket: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>
         if buffer.filled().is_empty() {
             return Poll::Ready(Ok(()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::Shutdown;
+    use std::task::Waker;
+
+    use encke_core::close::CloseCode;
+    use encke_core::dialect::json::Json;
+    use encke_timeouts::clock::{Clock, SimulatedTime, UnixTime};
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::client::test_services::on_slow_engine_with;
+    use crate::connection::transport::websocket::WebSocket;
+    use crate::connection::{TcpSocket, connected_sockets};
+
+    #[test]
+    fn close_frame_is_sent_even_if_the_runtime_polls_the_kernel_late() {
+        let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(0)));
+        let (services, _) = on_slow_engine_with(|threshold| Clock::simulated(Arc::clone(&time), threshold));
+        let (mut client, socket) = connected_sockets();
+        client.shutdown(Shutdown::Write).expect("a socket");
+
+        // The runtime polls the kernel only in `block_on`.
+        let runtime = Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let entered = runtime.enter();
+        let socket = TcpSocket::unpark(socket).expect("a runtime");
+        let ending = Ending::Close(CloseCode::Normal);
+        let out = PendingWrite::from(b"rest".to_vec());
+        let mut closing = Box::pin(close_socket::<_, WebSocket<Json, ()>>(socket, out, ending, &services));
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..2 {
+            assert!(closing.as_mut().poll(&mut context).is_pending());
+            time.advance(services.settings.close_timeout * 2);
+        }
+        drop(entered);
+        runtime.block_on(closing);
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).expect("the end of the stream");
+        assert!(received.starts_with(b"rest\x88"), "{received:?}");
     }
 }

@@ -24,7 +24,6 @@ mod socket;
 mod task;
 mod tcp;
 pub(crate) mod transport;
-mod write_hold;
 
 pub(crate) use active::{Connection, Parkable};
 pub(crate) use closing::{close_socket, end_stream};
@@ -37,4 +36,6 @@ pub(crate) use protocol::{End, Ending, Handled, Link, Protocol};
 pub(crate) use socket::ParkedSocket;
 pub(crate) use socket::Socket;
 pub(crate) use task::drive;
+#[cfg(test)]
+pub(crate) use tcp::connected_sockets;
 pub(crate) use tcp::{TcpSocket, accept, poll_readable};

@@ -2,9 +2,14 @@
 //! when a deadline is due. The number of bytes that our kernel accepts says little, since it accepts them in
 //! large pieces.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task;
 use std::time::Duration;
 
 use encke_core::Timestamp;
+use encke_core::session::ConnectionInput;
+use encke_timeouts::Sleep;
 
 use super::Socket;
 use super::counted_socket::CountedSocket;
@@ -15,8 +20,8 @@ const ACK_TIME_GRANULARITY: Duration = Duration::from_millis(20);
 
 /// How much a peer had acknowledged at a point in time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Checkpoint {
-    pub(super) at: Timestamp,
+struct Checkpoint {
+    at: Timestamp,
     /// Number of acknowledged bytes, relative to an arbitrary starting point.
     acknowledged: u32,
 }
@@ -26,7 +31,7 @@ pub(super) struct Checkpoint {
 pub(super) struct TooSlow;
 
 impl Checkpoint {
-    pub(super) fn new(at: Timestamp, socket: &CountedSocket<impl Socket>) -> Self {
+    fn new(at: Timestamp, socket: &CountedSocket<impl Socket>) -> Self {
         Self { at, acknowledged: acknowledged(socket, socket.socket.unacknowledged().bytes) }
     }
 
@@ -35,7 +40,7 @@ impl Checkpoint {
     /// # Errors
     /// [`TooSlow`] if the peer has neither acknowledged enough since the last checkpoint nor everything that
     /// was sent.
-    pub(super) fn advance(
+    fn advance(
         &mut self,
         now: Timestamp,
         socket: &CountedSocket<impl Socket>,
@@ -110,5 +115,57 @@ impl PingProgress {
         let checkpoint = self.0.get_or_insert_with(|| Box::new(Checkpoint::new(now, socket)));
         checkpoint.advance(now, socket, &services.settings)?;
         Ok(PingFate::Delayed)
+    }
+}
+
+/// Whether a write is blocked because the kernel accepts no more bytes. While it is, nothing is read from the
+/// peer, so that output does not pile up.
+#[derive(Debug, Default)]
+pub(super) struct WriteHold(Option<Box<StalledWrite>>);
+
+#[derive(Debug)]
+struct StalledWrite {
+    /// Time of the next progress check.
+    timeout: Sleep,
+    checkpoint: Checkpoint,
+}
+
+impl WriteHold {
+    pub(super) fn is_held(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Must be called when the kernel accepts no bytes. Wakes the task for the next progress check.
+    ///
+    /// # Errors
+    /// [`TooSlow`] if the peer has read too little for too long.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut task::Context<'_>,
+        socket: &CountedSocket<impl Socket>,
+        attachment: &Attachment,
+    ) -> Result<(), TooSlow> {
+        let timeouts = &attachment.services.timeouts;
+        let settings = &attachment.services.settings;
+        let held = self.0.get_or_insert_with(|| {
+            attachment.notify_session(ConnectionInput::WriteHeld);
+            let checkpoint = Checkpoint::new(timeouts.clock().now(), socket);
+            Box::new(StalledWrite {
+                timeout: timeouts.sleep_until(checkpoint.at + settings.write_timeout),
+                checkpoint,
+            })
+        });
+        while Pin::new(&mut held.timeout).poll(context).is_ready() {
+            held.checkpoint.advance(timeouts.clock().now(), socket, settings)?;
+            held.timeout = timeouts.sleep_until(held.checkpoint.at + settings.write_timeout);
+        }
+        Ok(())
+    }
+
+    /// Must be called when the kernel has accepted everything.
+    pub(super) fn release(&mut self, attachment: &Attachment) {
+        if self.0.take().is_some() {
+            attachment.notify_session(ConnectionInput::WriteResumed);
+        }
     }
 }

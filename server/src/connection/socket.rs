@@ -16,6 +16,9 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static
     /// Whether the kernel holds unread bytes. The runtime may not know of them yet.
     fn has_unread_bytes(&self) -> bool;
 
+    /// Whether the kernel would accept bytes. The runtime may not know it yet.
+    fn is_writable(&self) -> bool;
+
     /// Returns the bytes that our kernel has accepted and the peer's kernel has not acknowledged. Called only
     /// when a deadline is due.
     fn unacknowledged(&self) -> Unacknowledged;

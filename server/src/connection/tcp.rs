@@ -80,6 +80,10 @@ impl Socket for TcpSocket {
         holds_bytes(SockRef::from(kernel_socket(self)))
     }
 
+    fn is_writable(&self) -> bool {
+        shows(self, PollFlags::OUT)
+    }
+
     /// A failed connection has nothing left to acknowledge; its next read returns the error.
     fn unacknowledged(&self) -> Unacknowledged {
         encke_sys::unacknowledged(kernel_socket(self)).unwrap_or_default()
@@ -129,11 +133,11 @@ impl ParkedSocket for std::net::TcpStream {
     }
 
     fn register(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()> {
-        poller.of_kernel(number)?.add(&*self, number)
+        poller.kernel_poller(number)?.add(&*self, number)
     }
 
     fn deregister(&mut self, poller: &AnyPoller, number: u64) {
-        if let Ok(poller) = poller.of_kernel(number) {
+        if let Ok(poller) = poller.kernel_poller(number) {
             poller.remove(&*self);
         }
     }
@@ -184,6 +188,17 @@ impl AsyncWrite for CountingStream {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.tcp).poll_shutdown(context)
     }
+}
+
+/// Connects over the loopback interface. Returns the client's end, and the server's, which does not block.
+#[cfg(test)]
+pub(crate) fn connected_sockets() -> (std::net::TcpStream, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let client = std::net::TcpStream::connect(address).expect("a listener");
+    let (server, _) = listener.accept().expect("a client");
+    server.set_nonblocking(true).expect("a socket");
+    (client, server)
 }
 
 #[cfg(test)]

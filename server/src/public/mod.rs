@@ -33,7 +33,7 @@ pub(crate) use context::Context;
 pub(crate) use events::accept as accept_events;
 #[cfg(feature = "simulation")]
 pub(crate) use long_poll::{accept as accept_poll, carry_out_all, session as session_of};
-#[cfg(any(feature = "fuzzing", feature = "simulation"))]
+#[cfg(any(test, feature = "fuzzing", feature = "simulation"))]
 pub(crate) use query::parse_query;
 #[cfg(feature = "simulation")]
 pub(crate) use shared_socket::SharedSocket;

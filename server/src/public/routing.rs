@@ -8,11 +8,13 @@ use encke_core::dialect::json::Json;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::header::{
+    CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
+use tokio_tungstenite::tungstenite;
 
 use super::bayeux::{Requester, SocketUpgrade};
 use super::context::{Context, NotServed};
@@ -294,15 +296,23 @@ fn may_be_taken(request: &Request<Incoming>) -> bool {
 
 /// Creates the response to a WebSocket upgrade, or the error if the request is not a valid upgrade.
 fn switching_protocols(request: &Request<Incoming>) -> Reply {
-    create_response_with_body(request, Default::default).unwrap_or_else(|error| {
-        let mut reply = Reply::from(ApiError::new(
-            ApiErrorCode::UpgradeRequired,
-            format!("not a WebSocket upgrade: {error}"),
-        ));
-        reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
-        reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-        reply
-    })
+    let (mut reply, name, value) = match upgrade_response::accept(request) {
+        Ok(accept) => {
+            let mut reply = Reply::default();
+            *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            *reply.version_mut() = request.version();
+            reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+            (reply, SEC_WEBSOCKET_ACCEPT, HeaderValue::try_from(accept).expect("base64 is a valid value"))
+        }
+        Err(error) => {
+            let message = format!("not a WebSocket upgrade: {}", tungstenite::Error::from(error));
+            let reply = ApiError::new(ApiErrorCode::UpgradeRequired, message).into();
+            (reply, SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"))
+        }
+    };
+    reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
+    reply.headers_mut().insert(name, value);
+    reply
 }
 
 /// Takes the socket over from hyper, with the bytes that hyper has already read.

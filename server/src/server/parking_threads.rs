@@ -59,11 +59,7 @@ impl ParkingThreads {
         let Some(parking) = &services.parking else { return Ok(Self(None)) };
         parking.runtime.spawn(signal_idle_connections(Arc::clone(services)));
         // A simulation polls by itself, without a thread.
-        #[cfg_attr(
-            not(feature = "simulation"),
-            expect(irrefutable_let_patterns, reason = "the only variant")
-        )]
-        let AnyPoller::Kernel(pollers) = &parking.poller else { return Ok(Self(None)) };
+        let Some(pollers) = parking.poller.kernel() else { return Ok(Self(None)) };
         let threads =
             pollers.iter().map(|poller| start_poller(poller, services)).collect::<Result<_, _>>()?;
         Ok(Self(Some((threads, Arc::clone(&services.sessions)))))

@@ -2,6 +2,8 @@
 
 pub(crate) mod args;
 pub(crate) mod deadlines;
+#[path = "../../../loadgen/src/page/line_plot.rs"]
+mod line_plot;
 pub(crate) mod machine;
 pub(crate) mod plot;
 pub(crate) mod random;

@@ -6,7 +6,8 @@ use std::fs;
 use serde_json::{Map, Value, json};
 
 use super::args::Common;
-use super::plot::{Axes, PlotLine};
+use super::line_plot::Line;
+use super::plot::Axes;
 use super::statistics::{Spread, short};
 use super::{BenchError, machine, plot, table};
 
@@ -70,8 +71,7 @@ impl BenchReport {
         if let Some(directory) = &common.plot {
             fs::create_dir_all(directory)?;
             for wanted in plots {
-                let lines = self.lines(wanted.op);
-                plot::draw(&directory.join(wanted.file), &wanted.axes, &lines)?;
+                plot::draw(&directory.join(wanted.file), &wanted.axes, self.lines(wanted.op))?;
             }
         }
         Ok(())
@@ -120,8 +120,8 @@ impl BenchReport {
         Some(row.into())
     }
 
-    fn lines(&self, op: &str) -> Vec<PlotLine> {
-        let mut points: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    fn lines(&self, op: &str) -> Vec<Line> {
+        let mut points: BTreeMap<&str, Vec<(f64, Option<f64>)>> = BTreeMap::new();
         let mut names = Vec::new();
         for cell in self.cells.iter().filter(|cell| cell.op == op) {
             let Some(spread) = Spread::of(cell.figures.clone()) else { continue };
@@ -129,11 +129,11 @@ impl BenchReport {
                 names.push(&*cell.structure);
             }
             #[expect(clippy::cast_precision_loss, reason = "only for a plot")]
-            points.entry(&cell.structure).or_default().push((cell.size as f64, spread.median));
+            points.entry(&cell.structure).or_default().push((cell.size as f64, Some(spread.median)));
         }
         names
             .into_iter()
-            .map(|name| PlotLine { name: name.to_owned(), points: points.remove(name).unwrap_or_default() })
+            .map(|name| Line { name: name.to_owned(), points: points.remove(name).unwrap_or_default() })
             .collect()
     }
 

@@ -6,6 +6,7 @@ use std::{fmt, iter};
 
 use bytes::Bytes;
 use encke_timeouts::{Timeouts, WheelTimer};
+use encke_tls::{TlsError, authorities, trusting};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING, USER_AGENT};
 use hyper::{Method, Request, StatusCode};
@@ -13,11 +14,9 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::target::Target;
-use crate::tls::{TlsError, VERSIONS, authorities};
 
 /// How long an idle connection is kept for the next request. Many servers close idle connections after about
 /// a minute.
@@ -66,10 +65,7 @@ impl Trust {
     /// [`TlsError`].
     pub fn load(has_tls: bool, setting: &'static str, ca: Option<&Path>) -> Result<Self, TlsError> {
         let roots = if has_tls { authorities(setting, ca)? } else { RootCertStore::empty() };
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_protocol_versions(&VERSIONS)
-            .map_err(|error| TlsError::new(setting, error))?;
-        Ok(Self(config.with_root_certificates(roots).with_no_client_auth()))
+        Ok(Self(trusting(roots).with_no_client_auth()))
     }
 }
 

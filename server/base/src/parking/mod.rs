@@ -61,25 +61,27 @@ pub enum AnyPoller {
 }
 
 impl AnyPoller {
+    /// Returns the pollers of kernel sockets. `None` in a simulation, which has no kernel sockets.
+    pub fn kernel(&self) -> Option<&Pollers> {
+        match self {
+            Self::Kernel(pollers) => Some(pollers),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => None,
+        }
+    }
+
     /// Returns the poller of the kernel socket with this number.
     ///
     /// # Errors
-    /// Fails in a simulation, which has no kernel sockets.
-    pub fn of_kernel(&self, number: u64) -> io::Result<&Poller> {
-        match self {
-            Self::Kernel(pollers) => Ok(pollers.poller_of(number)),
-            #[cfg(feature = "simulation")]
-            Self::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
-        }
+    /// Fails in a simulation.
+    pub fn kernel_poller(&self, number: u64) -> io::Result<&Poller> {
+        let pollers = self.kernel().ok_or(io::ErrorKind::Unsupported)?;
+        Ok(pollers.poller_of(number))
     }
 
     /// Returns when the events being handled were reported; if several threads are busy, the earliest of
     /// these times. `None` if all threads are waiting for events.
     pub fn busy_since(&self) -> Option<Timestamp> {
-        match self {
-            Self::Kernel(pollers) => pollers.busy_since(),
-            #[cfg(feature = "simulation")]
-            Self::Simulated(_) => None,
-        }
+        self.kernel()?.busy_since()
     }
 }

@@ -164,6 +164,17 @@ fn bytes_in_the_kernel_when_pong_is_due_keep_the_connection() {
 }
 
 #[test]
+fn a_ping_behind_data_gets_its_whole_timeout_again() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
+    assert_eq!(timed.wait(1_400), [Output::Probe(A)]);
+    assert_eq!(timed.on(1_450, A, ConnectionInput::PingDelayed), NOTHING);
+    assert_eq!(timed.next(), Some((at(1_850), Deadline::Pong)));
+    assert_eq!(timed.wait(1_850), [Output::Probe(A)]);
+}
+
+#[test]
 fn a_pong_read_before_the_probe_ends_keeps_the_connection() {
     let mut timed = TimedSession::stream(WHOLE);
     timed.wait(1_000);

@@ -2,7 +2,6 @@
 //! as containers.
 
 mod request;
-mod unverified_tls;
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

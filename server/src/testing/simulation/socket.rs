@@ -73,6 +73,11 @@ impl<S: SimulatedSocket> connection::Socket for Adapter<S> {
         self.0.holds_bytes()
     }
 
+    /// A simulated write is pending only while the kernel accepts nothing.
+    fn is_writable(&self) -> bool {
+        false
+    }
+
     fn unacknowledged(&self) -> Unacknowledged {
         self.0.unacknowledged()
     }

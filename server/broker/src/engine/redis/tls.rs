@@ -4,16 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, io};
 
-use encke_base::tls::{PemFile, TlsError, VERSIONS, authorities, certified_key};
+use encke_tls::{PemFile, TlsError, authorities, certified_key, trusting};
+use rustls::CertificateError;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
-use rustls::{CertificateError, ClientConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-
-const CA: &str = "engine.ca";
 
 /// Trusted authorities and client certificate.
 #[derive(Clone)]
@@ -27,17 +25,13 @@ impl RedisTls {
     /// # Errors
     /// [`TlsError`], which names the setting and the file.
     pub fn load(ca: Option<&Path>, own: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&VERSIONS)
-            .map_err(|error| TlsError::new(CA, error))?
-            .with_root_certificates(authorities(CA, ca)?);
+        let builder = trusting(authorities("engine.ca", ca)?);
         let config = match own {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let certificate = PemFile { setting: "engine.certificate", path: certificate };
                 let key = PemFile { setting: "engine.key", path: key };
-                let certified = certified_key(certificate, key, &provider)?;
+                let certified = certified_key(certificate, key, &ring::default_provider())?;
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
             }
         };

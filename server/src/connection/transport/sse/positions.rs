@@ -178,4 +178,19 @@ mod tests {
         assert_eq!(text(&Positions::new(&many)), "");
         assert_eq!(text(&Positions::new(&many[1..])), ";,,,,,,,");
     }
+
+    #[test]
+    fn a_message_through_a_pattern_moves_the_position_of_its_channel_forward() {
+        let channel = ChannelName::new("/a/b", 10).expect("a valid name");
+        let mut positions = Positions::new(std::slice::from_ref(&channel));
+        let after = |positions: &mut Positions, epoch: &str, offset| {
+            positions.advance_by_pattern(&Origin { channel: channel.clone(), epoch: epoch.into(), offset });
+            positions.find("/a/b").and_then(|position| Some(position.at.as_ref()?.offset))
+        };
+        assert_eq!(after(&mut positions, "e", 1), None, "the session is not subscribed to the channel yet");
+        positions.advance("/a/b", "e", 3);
+        assert_eq!(after(&mut positions, "e", 2), Some(3), "the channel delivered it already");
+        assert_eq!(after(&mut positions, "f", 9), Some(3), "the position is in another epoch");
+        assert_eq!(after(&mut positions, "e", 4), Some(4));
+    }
 }

@@ -109,7 +109,6 @@ async fn open<S: Socket, D: WebSocketDialect>(
 #[cfg(test)]
 mod tests {
     use std::future::Ready;
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::sync::Arc;
     use std::task::Waker;
     use std::time::Duration;
@@ -125,9 +124,10 @@ mod tests {
 
     use super::*;
     use crate::admission::OpenConnections;
+    use crate::client::test_services::ADDRESS;
     use crate::client::{Caller, ConnectionParking};
     use crate::config::Settings;
-    use crate::connection::{TcpSocket, parked_size};
+    use crate::connection::{TcpSocket, connected_sockets, parked_size};
     use crate::events::{HookSink, NoHooks};
     use crate::public::parse_query;
     use crate::server::assembly;
@@ -159,13 +159,10 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_io().build().expect("a runtime");
         runtime.block_on(async {
             let context = Arc::new(context_without_a_poller(Handle::current()));
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-            let _client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a listener");
-            let (socket, peer) = listener.accept().expect("a client");
-            socket.set_nonblocking(true).expect("a socket");
+            let (_client, socket) = connected_sockets();
             let request = Request::new(());
             let upgrade = Upgrade {
-                caller: Caller::from_request(&request, peer.ip(), &context.access.auth),
+                caller: Caller::from_request(&request, ADDRESS, &context.access.auth),
                 wanted: parse_query(""),
                 open_connection: OpenConnections::default().enter(None),
                 answer: Vec::new(),

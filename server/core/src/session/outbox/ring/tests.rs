@@ -115,14 +115,7 @@ fn check(ring: &ReplayRing, reference: &ReferenceRing) {
 
 #[test]
 fn runs_match_a_list_of_all_entries() {
-    let seeds = match std::env::var("ENCKE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
-        Err(_) => (0..500).chain([rand::random()]).collect(),
-    };
-    for seed in seeds {
-        println!("ENCKE_SEED={seed}");
-        run(seed);
-    }
+    encke_seeds::with_seeds(0..500, run);
 }
 
 #[test]

@@ -1,31 +1,43 @@
-use std::io::{Error, Result};
-use std::net::IpAddr;
+//! Configurations of outbound connections.
+
 use std::sync::Arc;
 
+use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion, WantsVerifier,
+};
 
-/// Starts a TLS connection without verifying the certificate: the check connects by the address in the
-/// configuration, which no certificate names, and sends no secret.
-pub(super) async fn connect(socket: TcpStream, address: IpAddr) -> Result<TlsStream<TcpStream>> {
-    let provider = Arc::new(ring::default_provider());
-    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(Error::other)?
+/// TLS versions supported for inbound and outbound connections.
+pub const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
+
+/// Builds a configuration that trusts these authorities.
+#[must_use]
+pub fn trusting(roots: RootCertStore) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    builder(ring::default_provider()).with_root_certificates(roots)
+}
+
+/// Returns a configuration that accepts every certificate.
+#[must_use]
+pub fn unverified() -> ClientConfig {
+    let provider = ring::default_provider();
+    builder(provider.clone())
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
-        .with_no_client_auth();
-    TlsConnector::from(Arc::new(config)).connect(ServerName::IpAddress(address.into()), socket).await
+        .with_no_client_auth()
+}
+
+fn builder(provider: CryptoProvider) -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider));
+    builder.with_protocol_versions(&VERSIONS).expect("ring implements both versions")
 }
 
 /// Verifier that accepts every certificate, provided that the server has the matching private key.
 #[derive(Debug)]
-struct AcceptAnyCertificate(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(CryptoProvider);
 
 impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
@@ -35,7 +47,7 @@ impl ServerCertVerifier for AcceptAnyCertificate {
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
-    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+    ) -> Result<ServerCertVerified, Error> {
         Ok(ServerCertVerified::assertion())
     }
 
@@ -44,7 +56,7 @@ impl ServerCertVerifier for AcceptAnyCertificate {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
     }
 
@@ -53,7 +65,7 @@ impl ServerCertVerifier for AcceptAnyCertificate {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
     }
 

@@ -1,8 +1,4 @@
-//! TLS: the public listener, whose certificate and key can be reloaded while the server runs, and the trust
-//! settings of outbound connections.
-
-mod authorities;
-mod files;
+//! TLS of the public listener, whose certificate and key can be reloaded while the server runs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,19 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use encke_tls::{PemFile, TlsError, VERSIONS, certified_key};
+use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::sign::SingleCertAndKey;
-use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
 
 use crate::locks::RwLock;
-
-pub use authorities::authorities;
-pub use files::TlsError;
-pub use files::{PemFile, certified_key};
-
-/// TLS versions supported for inbound and outbound connections.
-pub const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
 
 /// Protocol offered to clients: the only one from which a WebSocket connection is upgraded.
 const HTTP_1_1: &[u8] = b"http/1.1";
