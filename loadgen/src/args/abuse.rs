@@ -4,16 +4,16 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use encke_client::Target;
 use strum::{EnumIter, EnumString, IntoEnumIterator, IntoStaticStr};
 
 use super::load::{Load, ServerOptions};
 use super::number::{parse_interval, parse_rate};
-use crate::target::Target;
 
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct AbuseOptions {
     #[command(flatten)]
-    server: ServerOptions,
+    pub(super) server: ServerOptions,
     /// Attacks to run one after the other, separated by commas: frames, publishes, channels, suspended,
     /// headers, handshakes, resume, history, tokens, fragments, slowread, events; or all. Controls: none
     /// (sends nothing), burn (sends nothing, but spends CPU time in the attacker)
@@ -76,28 +76,23 @@ pub(crate) enum FrameKind {
     Fragments,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum AttackSelection {
-    All,
-    These(Vec<Attack>),
-}
+/// Selected attacks. Empty: all that the target understands.
+#[derive(Clone, Debug)]
+struct AttackSelection(Vec<Attack>);
 
 impl FromStr for AttackSelection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "all" {
-            return Ok(Self::All);
-        }
         let mut attacks = Vec::new();
-        for name in text.split(',') {
+        for name in text.split(',').filter(|_| text != "all") {
             let attack = name.parse().map_err(|_| format!("unknown attack {name:?}"))?;
             if attacks.contains(&attack) {
                 return Err(format!("{name:?} is listed twice"));
             }
             attacks.push(attack);
         }
-        Ok(Self::These(attacks))
+        Ok(Self(attacks))
     }
 }
 
@@ -106,40 +101,24 @@ impl Attack {
         self.into()
     }
 
-    fn is_control(self) -> bool {
-        matches!(self, Self::None | Self::Burn)
+    /// Returns the default number of connections that are open simultaneously, and whether the attack speaks
+    /// Encke's dialect. The others work against any WebSocket server.
+    fn properties(self) -> (u32, bool) {
+        match self {
+            Self::None | Self::Burn => (1, false),
+            Self::History => (10, true),
+            Self::Publishes | Self::Channels => (20, true),
+            Self::Suspended | Self::Resume | Self::Tokens | Self::Events => (50, true),
+            Self::Frames => (300, false),
+            Self::Slowread => (500, true),
+            Self::Fragments => (1_200, false),
+            Self::Headers => (2_000, false),
+            Self::Handshakes => (5_000, false),
+        }
     }
 
-    /// Returns whether the attack speaks Encke's dialect. The others work against any WebSocket server.
     pub(super) fn speaks_encke(self) -> bool {
-        match self {
-            Self::Frames | Self::Headers | Self::Handshakes | Self::Fragments | Self::None | Self::Burn => {
-                false
-            }
-            Self::Publishes
-            | Self::Channels
-            | Self::Suspended
-            | Self::Resume
-            | Self::History
-            | Self::Tokens
-            | Self::Slowread
-            | Self::Events => true,
-        }
-    }
-
-    /// Returns the default number of connections that are open simultaneously.
-    fn default_connections(self) -> u32 {
-        match self {
-            Self::None | Self::Burn => 1,
-            Self::History => 10,
-            Self::Publishes | Self::Channels => 20,
-            Self::Suspended | Self::Resume | Self::Tokens | Self::Events => 50,
-            Self::Frames => 300,
-            Self::Slowread => 500,
-            Self::Fragments => 1_200,
-            Self::Headers => 2_000,
-            Self::Handshakes => 5_000,
-        }
+        self.properties().1
     }
 }
 
@@ -160,31 +139,22 @@ impl FrameKind {
 impl AbuseOptions {
     /// Returns the attacks to run. `all` stands for every attack that the target understands.
     pub(crate) fn attacks(&self) -> Vec<Attack> {
-        let target = self.server.target;
-        let all = || Attack::iter().filter(|attack| !attack.is_control());
-        match &self.attack {
-            AttackSelection::All => {
-                all().filter(|it| target == Target::Encke || !it.speaks_encke()).collect()
-            }
-            AttackSelection::These(attacks) => attacks.clone(),
-        }
+        let AttackSelection(selected) = &self.attack;
+        let is_encke = self.server.target == Target::Encke;
+        let all = Attack::iter().filter(|attack| ![Attack::None, Attack::Burn].contains(attack));
+        let all = all.filter(|attack| is_encke || !attack.speaks_encke());
+        if selected.is_empty() { all.collect() } else { selected.clone() }
     }
 
     pub(crate) fn connections(&self, attack: Attack) -> u32 {
-        self.connections.unwrap_or_else(|| attack.default_connections())
+        self.connections.unwrap_or_else(|| attack.properties().0)
     }
 
     /// Returns the load of the attack with the most connections. The rate is the healthy session's message
     /// rate.
     pub(super) fn load(&self) -> Load {
         let connections = self.attacks().into_iter().map(|attack| self.connections(attack)).max();
-        Load {
-            server: self.server.clone(),
-            connections: connections.unwrap_or(1),
-            rate: self.rate,
-            duration: self.duration,
-            first_due: Duration::ZERO,
-        }
+        Load::new(&self.server, connections.unwrap_or(1), self.rate, self.duration)
     }
 
     /// Returns why `--kind` does not fit the attacks or the target, if it does not.
@@ -204,46 +174,22 @@ impl AbuseOptions {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::{LoadgenArgs, LoadgenCommand, ScenarioOptions};
-
-    fn abuse(words: &str) -> Result<AbuseOptions, clap::Error> {
-        let words = format!("loadgen abuse ws://127.0.0.1:1/ws {words}");
-        match LoadgenArgs::try_parse_from(words.split(' '))?.command {
-            LoadgenCommand::Run(ScenarioOptions::Abuse(abuse)) => Ok(abuse),
-            _ => panic!("expected the subcommand abuse"),
-        }
-    }
+    use crate::args::ScenarioOptions;
+    use crate::args::tests::scenario;
 
     #[test]
     fn attacks_have_names() {
-        let attacks = |words| abuse(words).expect("the arguments are valid").attacks();
-        assert_eq!(attacks("--attack frames,none"), [Attack::Frames, Attack::None]);
-        assert_eq!(attacks("--attack all").len(), Attack::iter().len() - 2, "without controls");
-        let any = [Attack::Frames, Attack::Headers, Attack::Handshakes, Attack::Fragments];
-        assert_eq!(attacks("--attack all --target plain"), any);
-        for bad in
-            ["", "--attack", "--attack dance", "--attack frames,frames", "--attack frames --duration 0s"]
-        {
-            assert!(abuse(bad.trim()).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn attacks_that_a_target_does_not_support_are_refused() {
-        for (words, is_refused) in [
-            ("--attack history", false),
-            ("--attack history --target plain", true),
-            ("--attack frames,history --target plain", true),
-            ("--attack headers --target plain", false),
-            ("--attack frames --kind pings --target plain", false),
-            ("--attack frames --kind acks --target plain", true),
-            ("--attack headers --kind acks", true),
-        ] {
-            let scenario = ScenarioOptions::Abuse(abuse(words).expect("the arguments are valid"));
-            assert_eq!(!scenario.problems().is_empty(), is_refused, "{words}");
+        let attacks = |words| match scenario(&format!("abuse ws://h/ws --attack {words}")) {
+            Ok(ScenarioOptions::Abuse(abuse)) => Some(abuse.attacks()),
+            _ => None,
+        };
+        assert_eq!(attacks("frames,none"), Some(vec![Attack::Frames, Attack::None]));
+        assert_eq!(attacks("all").map(|all| all.len()), Some(Attack::iter().len() - 2), "without controls");
+        let any = vec![Attack::Frames, Attack::Headers, Attack::Handshakes, Attack::Fragments];
+        assert_eq!(attacks("all --target plain"), Some(any));
+        for bad in ["", "dance", "frames,frames", "frames --duration 0s"] {
+            assert_eq!(attacks(bad), None, "{bad}");
         }
     }
 

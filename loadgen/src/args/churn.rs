@@ -1,6 +1,5 @@
 //! Options of `churn`: connections that open and close at random.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -14,34 +13,28 @@ use super::number::parse_rate;
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct ChurnOptions {
     #[command(flatten)]
-    server: ServerOptions,
+    pub(super) server: ServerOptions,
     /// Average number of connections that arrive per second, each independent of the others (a Poisson
     /// process)
-    #[arg(long, value_name = "R", value_parser = parse_rate)]
-    rate: f64,
+    #[arg(long, value_name = "R", default_value = "100", value_parser = parse_rate)]
+    pub(crate) rate: f64,
     /// Length of time during which connections arrive, like "60s"
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "30s", value_parser = humantime::parse_duration)]
     duration: Duration,
     /// Distribution of how long a connection stays open: fixed:MEAN, exp:MEAN, or pareto:SHORTEST:SHAPE
     #[arg(long, value_name = "DIST", default_value = "exp:10s")]
     pub(crate) lifetime: Lifetime,
     /// Maximum number of connections open simultaneously; arrivals beyond it are skipped and counted
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub(crate) max_open: u32,
     /// Seed for the random arrivals and lifetimes
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", hide_short_help = true)]
     pub(crate) seed: u64,
 }
 
 impl ChurnOptions {
     pub(super) fn load(&self) -> Load {
-        Load {
-            server: self.server.clone(),
-            connections: self.max_open,
-            rate: self.rate,
-            duration: self.duration,
-            first_due: Duration::ZERO,
-        }
+        Load::new(&self.server, self.max_open, self.rate, self.duration)
     }
 }
 
@@ -105,18 +98,6 @@ impl FromStr for Lifetime {
     }
 }
 
-impl fmt::Display for Lifetime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fixed(lifetime) => write!(f, "fixed:{}", humantime::format_duration(*lifetime)),
-            Self::Exp { mean } => write!(f, "exp:{}", humantime::format_duration(*mean)),
-            Self::Pareto { shortest, shape } => {
-                write!(f, "pareto:{}:{shape}", humantime::format_duration(*shortest))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rand::SeedableRng;
@@ -125,10 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lifetimes_are_parsed_and_displayed() {
-        for text in ["fixed:10s", "exp:30s", "pareto:1s:1.5"] {
-            assert_eq!(text.parse::<Lifetime>().expect("the lifetime is valid").to_string(), text);
-        }
+    fn bad_lifetimes_are_refused() {
         for bad in ["", "10s", "exp", "exp:x", "exp:0s", "fixed:", "pareto:1s", "pareto:1s:0", "pareto:1s:x"]
         {
             assert!(bad.parse::<Lifetime>().is_err(), "{bad}");

@@ -23,7 +23,7 @@ impl MixOptions {
         let runs = self.plan.phases.iter().flat_map(|phase| &phase.runs);
         let connections = runs.fold(0, |sum: u32, run| sum.saturating_add(run.scenario.load().connections));
         let duration = self.plan.phases.iter().map(|phase| phase.duration).sum::<Duration>();
-        Load { server: self.server.clone(), connections, rate: 0.0, duration, first_due: Duration::ZERO }
+        Load::new(&self.server, connections, 0.0, duration)
     }
 
     /// Returns the maximum number of sockets open simultaneously: the sockets of all ramps so far, plus the

@@ -1,10 +1,10 @@
-//! Requirements of the scenarios on a server, checked before anything runs.
+//! Detects runs that are impossible or pointless, before anything runs.
+
+use encke_client::{Target, is_token};
 
 use super::load::ServerOptions;
 use super::plan::Plan;
-use super::{Attack, Load, Omission, ScenarioOptions};
-use crate::client::is_token;
-use crate::target::{Ability, Target};
+use super::{Attack, Load, MuteOptions, ScenarioOptions, Share};
 
 impl ScenarioOptions {
     /// Describes what makes the run impossible or pointless: options that the target does not support, or a
@@ -14,10 +14,8 @@ impl ScenarioOptions {
         let (target, schemes) = (server.target.name(), server.target.schemes());
         if !schemes.contains(&server.url.scheme()) {
             let scheme = schemes[0];
-            return vec![format!(
-                "--target {target} requires a URL with {scheme}://, not {}",
-                server.url.as_str()
-            )];
+            let url = server.url.uri;
+            return vec![format!("--target {target} requires a URL with {scheme}://, not {url}")];
         }
         if server.token.as_ref().is_some_and(|token| !is_token(token)) {
             return vec!["--token: contains characters that are not allowed in a token".to_owned()];
@@ -26,52 +24,62 @@ impl ScenarioOptions {
             return vec![format!("--ext-ack requires --target bayeux, not {target}")];
         }
         match self {
-            Self::Expire(expire) if expire.without == Omission::Upgrade && expire.code.is_some() => {
-                vec!["--code: there are no close codes before the upgrade".to_owned()]
-            }
             Self::Mix(mix) => problems_of_plan(&mix.plan, &server),
             _ => self.unmet_need(&server).or_else(|| self.vacuous()).into_iter().collect(),
         }
     }
 
-    /// Describes the first requirement that the server does not meet.
+    /// Describes the first feature that the scenario needs and the target does not support.
     fn unmet_need(&self, server: &ServerOptions) -> Option<String> {
-        let is_met = |need: &Ability| match need {
-            Ability::AnnouncesPongTimeout if server.pong_timeout.is_some() => true,
-            Ability::AnnouncesWindow if server.reconnect_window.is_some() => true,
-            _ => server.target.can(*need),
+        let target = server.target;
+        let is_encke = target == Target::Encke;
+        // A server of event streams that does not know an event id may respond with 204, or start over without
+        // notice. With polls, a response without messages is the heartbeat, and the only answer to it is the next
+        // poll.
+        let (pings, resumes) = (matches!(target, Target::Encke | Target::Plain), target != Target::Plain);
+        let has_channels = is_encke || target.polls();
+        let has_pong_timeout = is_encke || server.pong_timeout.is_some();
+        let needs: &[(bool, &str)] = match self {
+            Self::Hold(hold) => &[(pings || hold.ping_every.is_none(), "answers to pings")],
+            Self::Churn(_) | Self::Mix(_) => &[],
+            Self::Mute(_) => &[
+                (pings, "pings that require an answer"),
+                (has_pong_timeout, "an announced pong timeout (or --pong-timeout)"),
+            ],
+            Self::Storm(_) => &[(resumes, "resuming sessions")],
+            Self::Fanout(fanout) => &[
+                (has_channels, "channels"),
+                (
+                    is_encke || fanout.channel_load.ack_every == 0,
+                    "acknowledgement commands (a poll acknowledges implicitly)",
+                ),
+            ],
+            Self::Abuse(abuse) if !abuse.attacks().into_iter().any(Attack::speaks_encke) => {
+                &[(pings, "answers to pings")]
+            }
+            Self::Restart(_) | Self::Abuse(_) => &[(is_encke, "the json dialect over WebSocket")],
         };
-        let need = self.needs().iter().find(|need| !is_met(need))?;
-        Some(format!(
-            "{} needs {need}, which --target {} does not support",
-            self.name(),
-            server.target.name()
-        ))
+        let (_, need) = needs.iter().find(|(is_met, _)| !is_met)?;
+        Some(format!("{} needs {need}, which --target {} does not support", self.name(), target.name()))
     }
 
-    fn needs(&self) -> &'static [Ability] {
-        use Ability::{
-            Acks, AnnouncesPongTimeout, AnnouncesWindow, AnswersPings, Channels, Heartbeat, JsonFrames,
-            Pushes, ReportsRecovered, Resume, TakeOver,
-        };
+    /// Returns why the run could show nothing regardless of the server, if there is such a reason.
+    fn vacuous(&self) -> Option<String> {
         match self {
-            Self::Hold(hold) if hold.ping_every.is_some() => &[AnswersPings],
-            Self::Hold(_) | Self::Expire(_) | Self::Churn(_) | Self::Mix(_) => &[],
-            Self::Mute(_) | Self::Late(_) => &[Heartbeat, AnnouncesPongTimeout],
-            Self::Storm(_) => &[Resume],
-            Self::Takeover(_) => &[Resume, TakeOver],
-            Self::Vanish(_) => &[Resume, ReportsRecovered, AnnouncesWindow],
-            Self::Fanout(fanout) if fanout.channel_load.ack_every > 0 => &[Channels, Acks],
-            Self::Fanout(_) => &[Channels],
-            Self::Slow(_) => &[Channels, Pushes],
-            Self::Resume(resume) if resume.channel_load.ack_every > 0 => {
-                &[Channels, Acks, Resume, ReportsRecovered, AnnouncesWindow]
-            }
-            Self::Resume(_) => &[Channels, Resume, ReportsRecovered, AnnouncesWindow],
-            Self::Restart(_) => &[JsonFrames],
-            Self::Abuse(abuse) if abuse.attacks().into_iter().any(Attack::speaks_encke) => &[JsonFrames],
-            Self::Abuse(_) => &[AnswersPings],
+            Self::Mute(mute) => self.selects_nothing(mute),
+            Self::Abuse(abuse) => abuse.contradiction(),
+            Self::Restart(restart) => restart.contradiction(),
+            _ => None,
         }
+    }
+
+    /// Returns an error if the share selects no connection at all. Each thread rounds its own share down.
+    fn selects_nothing(&self, MuteOptions { share, .. }: &MuteOptions) -> Option<String> {
+        let load = self.load();
+        let is_none = |part: Load| f64::from(part.connections) * share < 1.0;
+        let is_vacuous = Share::all(self.threads()).into_iter().all(|part| is_none(part.of(&load)));
+        let connections = load.connections;
+        is_vacuous.then(|| format!("--share {share}: none of the {connections} connections would be mute"))
     }
 }
 
@@ -82,4 +90,31 @@ fn problems_of_plan(plan: &Plan, server: &ServerOptions) -> Vec<String> {
         Some(format!("phase {:?}, run {:?}: {what}", phase.name, run.name))
     });
     missing.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::tests::scenario;
+
+    #[test]
+    fn impossible_and_vacuous_runs_are_refused() {
+        for (words, is_refused) in [
+            ("mute ws://h/ws --connections 1 --share 0.5 --threads 1", true),
+            ("mute ws://h/ws --connections 2 --share 0.5 --threads 1", false),
+            ("mute ws://h/ws --connections 2 --share 0.5 --threads 2", true),
+            ("mute ws://h/ws --connections 3 --share 0.5 --threads 2", false),
+            ("restart ws://h/ws --restart true --messages 10 --publish-rate 10 --restart-after 1s", true),
+            ("restart ws://h/ws --restart true --messages 11 --publish-rate 10 --restart-after 1s", false),
+            ("abuse ws://h/ws --attack history", false),
+            ("abuse ws://h/ws --attack history --target plain", true),
+            ("abuse ws://h/ws --attack frames,history --target plain", true),
+            ("abuse ws://h/ws --attack headers --target plain", false),
+            ("abuse ws://h/ws --attack frames --kind pings --target plain", false),
+            ("abuse ws://h/ws --attack frames --kind acks --target plain", true),
+            ("abuse ws://h/ws --attack headers --kind acks", true),
+        ] {
+            let problems = scenario(words).expect("the arguments are valid").problems();
+            assert_eq!(!problems.is_empty(), is_refused, "{words}: {problems:?}");
+        }
+    }
 }

@@ -7,7 +7,6 @@ use clap::{ArgGroup, Args as ClapArgs};
 
 use super::channel::ChannelLoad;
 use super::load::Load;
-use crate::result::{Group, seconds};
 
 #[derive(Clone, Debug, ClapArgs)]
 #[command(group = ArgGroup::new("operator").args(["start", "restart"]).required(true))]
@@ -27,15 +26,15 @@ pub(crate) struct RestartOptions {
     pub(crate) restart_after: Duration,
     /// Number of channels over which subscribers and messages are spread; --channel is the prefix of their
     /// names
-    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=10_000), hide_short_help = true)]
     pub(crate) channels: u32,
     /// Number of publishers, each for its share of the channels. Each message has a key, and is published
     /// again until the server confirms it
-    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
     pub(crate) publishers: u32,
     /// File for the server's output with --start, or for the output of the --restart command [default:
     /// discarded]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) server_log: Option<PathBuf>,
 }
 
@@ -63,14 +62,5 @@ impl RestartOptions {
     /// Returns the name of the channel with this index.
     pub(crate) fn channel(&self, index: u32) -> String {
         format!("{}-{index}", self.channel_load.channel())
-    }
-
-    /// Returns the options as shown at the beginning of the result.
-    pub(crate) fn settings(&self) -> Group {
-        self.channel_load
-            .settings()
-            .with("channels", u64::from(self.channels))
-            .with("publishers", u64::from(self.publishers))
-            .with("restart_after_seconds", seconds(self.restart_after))
     }
 }

@@ -6,14 +6,13 @@ use std::process::ExitCode;
 use clap::Parser;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-use crate::args::{self, Load, LoadgenArgs, LoadgenCommand};
-use crate::process::{Signals, reserve_descriptors};
+use crate::args::{LoadgenArgs, LoadgenCommand, ScenarioOptions};
+use crate::process::Signals;
 use crate::progress::ProgressLog;
 use crate::report::Output;
-use crate::result::{Assertion, Document, Verdict};
-use crate::run::{drive, meaningless_assertions, measure};
-use crate::scenario::{MeasureError, Prepared, prepare};
-use crate::{selftest, workers};
+use crate::result::{Document, Verdict};
+use crate::run::{MeasureError, meaningless_assertions, measure, run_part};
+use crate::selftest;
 
 /// Exit code when the scenario could not run at all.
 const COULD_NOT_RUN: u8 = 1;
@@ -23,15 +22,12 @@ const BAD_USAGE: u8 = 2;
 const SELFTEST_FAILED: u8 = 1;
 const ASSERTION_FAILED: u8 = 99;
 
-/// Runs the command line.
 pub fn main() -> ExitCode {
     let args = LoadgenArgs::parse();
-    let is_worker = matches!(&args.command, LoadgenCommand::Run(scenario) if scenario.load().server.workers.worker.is_some());
-    let log = if is_worker { ProgressLog::to_parent(workers::send_log) } else { ProgressLog::default() };
+    let log = ProgressLog::default();
     let done = match &args.command {
         LoadgenCommand::Run(scenario) => run_scenario(scenario, &log),
         LoadgenCommand::Selftest => run_selftest(),
-        LoadgenCommand::Compare(compare) => compare.run().map(|()| 0),
     };
     ExitCode::from(done.unwrap_or_else(|message| {
         log.line(&message);
@@ -39,60 +35,31 @@ pub fn main() -> ExitCode {
     }))
 }
 
-fn run_scenario(scenario: &args::ScenarioOptions, log: &ProgressLog) -> Result<u8, String> {
+fn run_scenario(scenario: &ScenarioOptions, log: &ProgressLog) -> Result<u8, String> {
     let load = scenario.load();
-    if let Some(worker) = load.server.workers.worker {
-        return run_worker(scenario, &worker.share(&load), log);
+    if load.part.is_some() {
+        log.hide_bars();
+        let done = start_runtime()?.block_on(run_part(scenario, log));
+        return done.map_or_else(|why| report_failure(why, log), |()| Ok(0));
     }
     let mut faults = scenario.problems();
-    faults.extend(check_processes(scenario, &load).err());
     faults.extend(meaningless_assertions(scenario));
     if !faults.is_empty() {
         faults.iter().for_each(|fault| log.line(fault));
         return Ok(BAD_USAGE);
     }
-    if load.server.output.quiet || load.server.output.json_lines {
+    if load.server.output.quiet {
         log.hide_bars();
     }
-    reserve_descriptors(scenario.sockets().div_ceil(load.server.workers.processes))?;
     let output = Output::open(&load.server.output)?;
-    let document = match start_runtime()?.block_on(measure(scenario, log)) {
+    let mut document = match start_runtime()?.block_on(measure(scenario, log)) {
         Ok(document) => document,
         Err(why) => return report_failure(why, log),
     };
-    let verdicts: Vec<_> = load
-        .server
-        .output
-        .assertions
-        .iter()
-        .map(|assertion| (assertion, assertion.judge(&document)))
-        .collect();
-    let document =
-        document.with_assertions(verdicts.iter().map(|(it, verdict)| it.to_result(verdict)).collect());
+    let assertions = load.server.output.assertions.iter();
+    document.assertions = assertions.map(|assertion| assertion.judge(&document)).collect();
     output.write(&document).map_err(|error| format!("cannot write the result: {error}"))?;
-    Ok(exit_code(&document, &verdicts, log))
-}
-
-fn check_processes(scenario: &args::ScenarioOptions, load: &Load) -> Result<(), String> {
-    let (processes, connections) = (load.server.workers.processes, load.connections);
-    if processes > connections {
-        return Err(format!("{connections} connections are too few for {processes} processes"));
-    }
-    match scenario.needs_one_process() {
-        Some(why) if processes > 1 => Err(format!("{} does not support --processes: {why}", scenario.name())),
-        _ => Ok(()),
-    }
-}
-
-/// Runs one worker's part of a load.
-fn run_worker(scenario: &args::ScenarioOptions, load: &Load, log: &ProgressLog) -> Result<u8, String> {
-    reserve_descriptors(load.connections)?;
-    let Prepared { scenario, .. } = prepare(scenario);
-    match start_runtime()?.block_on(drive(scenario, load, log)) {
-        Ok(measured) => workers::send_result(measured),
-        Err(why) => return report_failure(why, log),
-    }
-    Ok(0)
+    Ok(exit_code(&document, log))
 }
 
 fn report_failure(why: MeasureError, log: &ProgressLog) -> Result<u8, String> {
@@ -107,7 +74,7 @@ fn report_failure(why: MeasureError, log: &ProgressLog) -> Result<u8, String> {
 
 fn run_selftest() -> Result<u8, String> {
     let outcome = start_runtime()?.block_on(async {
-        let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
+        let mut signals = Signals::listen()?;
         tokio::select! {
             biased;
             () = signals.next() => Err("interrupted".to_owned()),
@@ -125,28 +92,27 @@ fn start_runtime() -> Result<LocalRuntime, String> {
 }
 
 /// Determines the exit code of a result, and logs failed assertions.
-fn exit_code(document: &Document, verdicts: &[(&Assertion, Verdict)], log: &ProgressLog) -> u8 {
-    if document.number("connected") == Ok(0.0) && document.number("errors") != Ok(0.0) {
-        log.line("no connection could be opened");
-        return COULD_NOT_RUN;
+fn exit_code(document: &Document, log: &ProgressLog) -> u8 {
+    let number = |name| document.numbers.number(name);
+    for (name, done) in [("connected", "be opened"), ("subscribed", "subscribe")] {
+        if number(name) == Ok(0.0) && number("errors") != Ok(0.0) {
+            log.line(&format!("no connection could {done}"));
+            return COULD_NOT_RUN;
+        }
     }
-    if document.number("subscribed") == Ok(0.0) && document.number("errors") != Ok(0.0) {
-        log.line("no connection could subscribe");
-        return COULD_NOT_RUN;
-    }
-    let mut code = 0;
-    for (assertion, verdict) in verdicts {
-        match verdict {
-            Verdict::Holds(_) => {}
-            Verdict::Fails(number) => {
-                log.line(&format!("assertion failed: {assertion} (the value is {number})"));
-                code = if code == BAD_USAGE { code } else { ASSERTION_FAILED };
+    let (mut code, mut is_valid) = (0, true);
+    for Verdict { assert, holds, number } in &document.assertions {
+        match number {
+            Ok(number) if *holds != Some(true) => {
+                log.line(&format!("assertion failed: {assert} (the value is {number})"));
+                code = ASSERTION_FAILED;
             }
-            Verdict::Meaningless(why) => {
-                log.line(&format!("invalid assertion: {assertion} ({why})"));
-                code = BAD_USAGE;
+            Ok(_) => {}
+            Err(why) => {
+                log.line(&format!("invalid assertion: {assert} ({why})"));
+                is_valid = false;
             }
         }
     }
-    code
+    if is_valid { code } else { BAD_USAGE }
 }

@@ -27,7 +27,7 @@ impl Service {
     pub(crate) fn open(
         command: &str,
         public: impl ToSocketAddrs,
-        admin: Option<&str>,
+        admin: Option<(&str, u16)>,
         log: Option<&Path>,
     ) -> Result<Self, String> {
         let public = TcpListener::bind(public).map_err(|error| format!("cannot listen: {error}"))?;
@@ -71,7 +71,6 @@ impl Service {
     }
 }
 
-/// Runs a shell command and waits until it exits.
 pub(crate) async fn run_shell(command: &str, log: Option<&Path>) -> Result<ExitStatus, String> {
     let log = log.map(open_log).transpose()?;
     let run = async {

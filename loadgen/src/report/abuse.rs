@@ -7,7 +7,7 @@ const HEAD: &str = "| attack | attacker's cost | server's cost | healthy before:
 
 /// Returns the table. `None` for other scenarios.
 pub(super) fn to_markdown(document: &Document) -> Option<String> {
-    let attacks = document.as_group().get("attacks")?.as_group()?;
+    let attacks = document.numbers.get("attacks")?.as_group()?;
     let rows = attacks.iter().filter_map(|(name, attack)| Some(row(name, attack.as_group()?, document)));
     Some(rows.fold(HEAD.to_owned(), |table, row| table + &row + "\n"))
 }
@@ -32,7 +32,8 @@ fn row(name: &str, attack: &Group, document: &Document) -> String {
 
 /// Returns the CPU time and memory that an attack cost the server, or "-" without `--pid`.
 fn server_paid(name: &str, document: &Document) -> String {
-    let number = |phase: &str, path: &str| document.number(&format!("server.phases.{phase}.{path}")).ok();
+    let number =
+        |phase: &str, path: &str| document.numbers.number(&format!("server.phases.{phase}.{path}")).ok();
     let cores = number(name, "cores.mean").zip(number(name, "duration_seconds"));
     let Some(cpu) = cores.map(|(cores, seconds)| cores * seconds) else { return "-".to_owned() };
     let idle = number(&format!("{name}_before"), "resident_bytes.end");
@@ -51,52 +52,43 @@ fn megabytes(bytes: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use serde_json::json;
 
     use super::*;
-    use crate::result::{Ending, RunInfo, Series};
+    use crate::result::convert;
 
     #[test]
     fn each_attack_has_a_row() {
-        let ms = |p50: f64, p99: f64, max: f64| {
-            Group::default().with("p50", p50).with("p99", p99).with("max", max)
-        };
-        let healthy = Group::default().with("lost", 0).with("doubled", 1).with("cuts", 2);
-        let healthy = healthy.with("before_ms", ms(1.0, 2.0, 3.0)).with("attack_ms", ms(4.0, 5.0, 6.5));
-        let attacker = Group::default().with("connections", 300).with("requests", 7);
-        let attacker = attacker.with("sent_bytes", 1_500_000).with("cpu_seconds", 0.25);
-        let frames = Group::default().with("attacker", attacker).with("healthy", healthy);
+        let healthy = json!({
+            "lost": 0, "doubled": 1, "cuts": 2, "before_ms": {"p50": 1.0, "p99": 2.0, "max": 3.0},
+            "attack_ms": {"p50": 4.0, "p99": 5.0, "max": 6.5},
+        });
+        let attacker = json!({
+            "connections": 300, "requests": 7, "sent_bytes": 1_500_000, "cpu_seconds": 0.25,
+        });
         let phase = |cores: f64, peak: u64, end: u64| {
-            let resident = Group::default().with("peak", peak).with("end", end);
-            let cores = Group::default().with("mean", cores);
-            Group::default()
-                .with("duration_seconds", 10.0)
-                .with("cores", cores)
-                .with("resident_bytes", resident)
+            let resident = json!({"peak": peak, "end": end});
+            json!({"duration_seconds": 10.0, "cores": {"mean": cores}, "resident_bytes": resident})
         };
-        let phases = Group::default()
-            .with("frames_before", phase(0.0, 9_000_000, 8_000_000))
-            .with("frames", phase(0.5, 10_000_000, 9_000_000))
-            .with("frames_after", phase(0.0, 9_000_000, 7_000_000));
-        let attacks = Group::default().with("attacks", Group::default().with("frames", frames));
-        let rows = |numbers| {
-            let run = RunInfo {
-                started_at: SystemTime::UNIX_EPOCH,
-                elapsed: Duration::ZERO,
-                ending: Ending::Finished,
-                phases: Vec::new(),
-            };
-            let document = Document::new(Group::default(), run, numbers, &Series::default());
-            to_markdown(&document).map(|table| table.lines().skip(2).map(str::to_owned).collect::<Vec<_>>())
+        let phases = json!({
+            "frames_before": phase(0.0, 9_000_000, 8_000_000),
+            "frames": phase(0.5, 10_000_000, 9_000_000),
+            "frames_after": phase(0.0, 9_000_000, 7_000_000),
+        });
+        let numbers: Group =
+            convert(&json!({"attacks": {"frames": {"attacker": attacker, "healthy": healthy}}}));
+        let row = |numbers| {
+            let table = to_markdown(&Document { numbers, ..Document::default() });
+            table.map(|table| table.lines().skip(2).collect::<String>())
         };
         let (paid, healthy) = (
             "300 connections, 7 requests, 1.5 MB, 0.2 s of CPU",
             "1.0, 2.0 ms | 4.0, 5.0, 6.5 ms | 0, 1, 2 |",
         );
-        let with_pid = attacks.clone().with("server", Group::default().with("phases", phases));
+        let with_pid = numbers.clone().with("server", json!({"phases": phases}));
         let server = "5.0 s of CPU, 2.0 MB above idle, 0.0 MB afterwards";
-        assert_eq!(rows(with_pid), Some(vec![format!("| frames | {paid} | {server} | {healthy}")]));
-        assert_eq!(rows(attacks), Some(vec![format!("| frames | {paid} | - | {healthy}")]));
-        assert_eq!(rows(Group::default()), None);
+        assert_eq!(row(with_pid), Some(format!("| frames | {paid} | {server} | {healthy}")));
+        assert_eq!(row(numbers), Some(format!("| frames | {paid} | - | {healthy}")));
+        assert_eq!(row(Group::default()), None);
     }
 }

@@ -1,10 +1,7 @@
-//! Output of results: tables on stdout; JSON, CSV and pages in files.
+//! Output of results: tables on stdout; JSON and pages in files.
 
 mod abuse;
-mod compare;
-mod options;
 mod output;
+mod summary;
 
-pub(crate) use self::compare::Compare;
-pub(crate) use self::options::OutputOptions;
-pub(crate) use self::output::Output;
+pub(crate) use self::output::{Output, OutputOptions};

@@ -1,90 +1,73 @@
 //! Opens and writes the outputs of a result. Files are opened before the run, so that a bad path does not
 //! waste a run.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{OutputOptions, abuse};
-use crate::result::{Document, Group};
+use clap::Args;
 
-#[derive(Debug)]
+use super::abuse;
+use super::summary::summary;
+use crate::result::{Assertion, Document};
+
+/// Output options that all scenarios share.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct OutputOptions {
+    /// Write the result as JSON to this file, or with "-" to stdout instead of the table
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    json: Option<PathBuf>,
+    /// Write the result as a page with plots to this file
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    html: Option<PathBuf>,
+    /// Exit with 99 unless this holds: the path of a number, one of < <= > >= == !=, and a number, like
+    /// 'connect_ms.p99.9<2000'. If the path names its unit, the bound may have one: 'connect_ms.p99.9<2s'
+    /// (repeatable)
+    #[arg(long = "assert", value_name = "EXPR", help_heading = "Result")]
+    pub(crate) assertions: Vec<Assertion>,
+    /// End the run as soon as an assertion can no longer hold. Every second, checks the assertions on numbers
+    /// that only grow, like 'errors==0'
+    #[arg(long, requires = "assertions", help_heading = "Result", hide_short_help = true)]
+    pub(crate) abort_on_fail: bool,
+    /// Print only errors and warnings
+    #[arg(long, help_heading = "Result")]
+    pub(crate) quiet: bool,
+}
+
 pub(crate) struct Output {
-    json: Option<File>,
-    report: Option<ReportFiles>,
-    stdout: Stdout,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stdout {
-    Nothing,
-    Table,
-    Json,
-    /// The result as the last of the JSON lines.
-    JsonLine,
-}
-
-/// Files of `--report DIR`.
-#[derive(Debug)]
-struct ReportFiles {
-    page: File,
-    json: File,
-    csv: File,
+    json: Option<Box<dyn Write>>,
+    html: Option<File>,
+    has_table: bool,
 }
 
 impl Output {
     pub(crate) fn open(options: &OutputOptions) -> Result<Self, String> {
-        let to_stdout = |path: &&Path| *path == Path::new("-");
-        let json = options.json.as_deref();
-        let stdout = match json.filter(to_stdout) {
-            Some(_) => Stdout::Json,
-            None if options.json_lines => Stdout::JsonLine,
-            None if options.quiet => Stdout::Nothing,
-            None => Stdout::Table,
+        let is_stdout = |path: &Path| path == Path::new("-");
+        let json: Option<Box<dyn Write>> = match options.json.as_deref() {
+            Some(path) if is_stdout(path) => Some(Box::new(io::stdout())),
+            Some(path) => Some(Box::new(create(path)?)),
+            None => None,
         };
-        let json = json.filter(|path| !to_stdout(path)).map(create).transpose()?;
-        let report = options.report.as_deref().map(ReportFiles::open).transpose()?;
-        Ok(Self { json, report, stdout })
+        let html = options.html.as_deref().map(create).transpose()?;
+        let has_table = !options.quiet && !options.json.as_deref().is_some_and(is_stdout);
+        Ok(Self { json, html, has_table })
     }
 
     pub(crate) fn write(self, document: &Document) -> io::Result<()> {
-        if let Some(mut file) = self.json {
-            writeln!(file, "{}", document.to_json())?;
+        if let Some(mut json) = self.json {
+            writeln!(json, "{}", serde_json::to_string_pretty(document)?)?;
         }
-        if let Some(report) = self.report {
-            report.write(document)?;
+        if let Some(mut file) = self.html {
+            file.write_all(crate::page::run_page(document).as_bytes())?;
         }
-        let mut stdout = io::stdout();
-        match self.stdout {
-            Stdout::Nothing => Ok(()),
-            Stdout::Table => {
-                writeln!(stdout, "{}", document.to_table())?;
-                abuse::to_markdown(document).map_or(Ok(()), |table| write!(stdout, "\n{table}"))
-            }
-            Stdout::Json => writeln!(stdout, "{}", document.to_json()),
-            Stdout::JsonLine => {
-                let line = Group::default().with("result", document.as_group().clone());
-                writeln!(stdout, "{}", line.to_json_line())
-            }
+        if self.has_table {
+            let attacks = abuse::to_markdown(document).map_or_else(String::new, |table| format!("\n{table}"));
+            write!(io::stdout(), "{}\n{attacks}", summary(document))?;
         }
+        Ok(())
     }
 }
 
-impl ReportFiles {
-    fn open(directory: &Path) -> Result<Self, String> {
-        fs::create_dir_all(directory)
-            .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
-        let create = |name| create(&directory.join(name));
-        Ok(Self { page: create("index.html")?, json: create("result.json")?, csv: create("series.csv")? })
-    }
-
-    fn write(mut self, document: &Document) -> io::Result<()> {
-        writeln!(self.json, "{}", document.to_json())?;
-        self.csv.write_all(&document.series().to_csv().map_err(io::Error::other)?)?;
-        self.page.write_all(crate::page::run_page(document).as_bytes())
-    }
-}
-
-pub(crate) fn create(path: &Path) -> Result<File, String> {
+fn create(path: &Path) -> Result<File, String> {
     File::create(path).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

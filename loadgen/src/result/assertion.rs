@@ -4,62 +4,66 @@ use std::fmt;
 use std::str::FromStr;
 
 use bytesize::ByteSize;
+use serde::{Serialize, Serializer};
 
-use crate::result::{Document, Group, PathError, millis, seconds, shortest};
+use super::{Document, PathError, millis, seconds, shortest};
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Assertion {
     text: String,
     path: String,
-    operator: Operator,
+    holds: Comparison,
+    /// Whether a number that only grows has passed the bound, so that the assertion can no longer hold.
+    is_past: Comparison,
     bound: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Equal,
-    NotEqual,
-}
+type Comparison = fn(f64, f64) -> bool;
 
-/// Operators. The ones with two characters come first, because `<` is a prefix of `<=`.
-const OPERATORS: [(&str, Operator); 6] = [
-    ("<=", Operator::LessOrEqual),
-    (">=", Operator::GreaterOrEqual),
-    ("==", Operator::Equal),
-    ("!=", Operator::NotEqual),
-    ("<", Operator::Less),
-    (">", Operator::Greater),
+/// Operators, and what becomes `holds` and `is_past`. The ones with two characters come first, because `<` is a
+/// prefix of `<=`.
+#[expect(clippy::float_cmp, reason = "equality is what the user asked for; counts are whole numbers")]
+const OPERATORS: [(&str, Comparison, Comparison); 6] = [
+    ("<=", |number, bound| number <= bound, |number, bound| number > bound),
+    (">=", |number, bound| number >= bound, |_, _| false),
+    ("==", |number, bound| number == bound, |number, bound| number > bound),
+    ("!=", |number, bound| number != bound, |_, _| false),
+    ("<", |number, bound| number < bound, |number, bound| number >= bound),
+    (">", |number, bound| number > bound, |_, _| false),
 ];
 
 /// Verdict on an assertion, with the number that was compared.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verdict {
-    Holds(f64),
-    Fails(f64),
-    /// The result has no such number.
-    Meaningless(PathError),
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) assert: String,
+    /// `None` if the result has no such number.
+    pub(crate) holds: Option<bool>,
+    #[serde(serialize_with = "serialize_number")]
+    pub(crate) number: Result<f64, PathError>,
+}
+
+/// Writes a whole number as an integer, and an error as null.
+fn serialize_number<S: Serializer>(
+    number: &Result<f64, PathError>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    number.as_ref().ok().map(|number| shortest(*number)).serialize(serializer)
 }
 
 impl FromStr for Assertion {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (symbol, operator) = OPERATORS
-            .into_iter()
-            .find(|(symbol, _)| text.contains(symbol))
-            .ok_or("no operator: expected one of < <= > >= == !=")?;
-        let (path, bound) = text.split_once(symbol).expect("the text contains the symbol");
+        let found = OPERATORS.into_iter().find_map(|it| Some((it, text.split_once(it.0)?)));
+        let ((_, holds, is_past), (path, bound)) =
+            found.ok_or("no operator: expected one of < <= > >= == !=")?;
         let (path, bound) = (path.trim(), bound.trim());
         let is_path_char = |c: char| c.is_ascii_alphanumeric() || "_.-[]".contains(c);
         if path.is_empty() || !path.chars().all(is_path_char) {
             return Err(format!("{path:?} is not a path like connect_ms.p99"));
         }
         let bound = parse_bound(path, bound)?;
-        Ok(Self { text: text.to_owned(), path: path.to_owned(), operator, bound })
+        Ok(Self { text: text.to_owned(), path: path.to_owned(), holds, is_past, bound })
     }
 }
 
@@ -85,33 +89,14 @@ impl Assertion {
     }
 
     pub(crate) fn judge(&self, document: &Document) -> Verdict {
-        match document.number(&self.path) {
-            Ok(number) if self.operator.holds(number, self.bound) => Verdict::Holds(number),
-            Ok(number) => Verdict::Fails(number),
-            Err(why) => Verdict::Meaningless(why),
-        }
-    }
-
-    /// Returns the entry for the result document.
-    pub(crate) fn to_result(&self, verdict: &Verdict) -> Group {
-        let (holds, number) = match verdict {
-            Verdict::Holds(number) => (Some(true), Some(*number)),
-            Verdict::Fails(number) => (Some(false), Some(*number)),
-            Verdict::Meaningless(_) => (None, None),
-        };
-        Group::default()
-            .with("assert", self.text.as_str())
-            .with("holds", holds)
-            .with("number", number.map(shortest))
+        let number = document.number(&self.path);
+        let holds = number.as_ref().ok().map(|number| (self.holds)(*number, self.bound));
+        Verdict { assert: self.text.clone(), holds, number }
     }
 
     /// Returns whether the assertion can no longer hold, given the current value of a number that only grows.
     pub(crate) fn is_past(&self, number: f64) -> bool {
-        match self.operator {
-            Operator::Less => number >= self.bound,
-            Operator::LessOrEqual | Operator::Equal => number > self.bound,
-            Operator::Greater | Operator::GreaterOrEqual | Operator::NotEqual => false,
-        }
+        (self.is_past)(number, self.bound)
     }
 }
 
@@ -121,64 +106,37 @@ impl fmt::Display for Assertion {
     }
 }
 
-impl Operator {
-    #[expect(clippy::float_cmp, reason = "equality is what the user asked for; counts are whole numbers")]
-    fn holds(self, number: f64, bound: f64) -> bool {
-        match self {
-            Self::Less => number < bound,
-            Self::LessOrEqual => number <= bound,
-            Self::Greater => number > bound,
-            Self::GreaterOrEqual => number >= bound,
-            Self::Equal => number == bound,
-            Self::NotEqual => number != bound,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Group;
 
     fn parse(text: &str) -> Assertion {
         text.parse().expect("it is a valid assertion")
     }
 
-    fn judge(text: &str) -> Verdict {
+    #[test]
+    fn numbers_are_compared_with_the_bound() {
         let numbers = Group::default()
             .with("scenario", "hold")
             .with("errors", 2)
             .with("connect_ms", Group::default().with("p99", 1.5).with("p99.9", 2500.0))
             .with("list", vec![4.0, 5.0]);
-        parse(text).judge(&Document::of_numbers(numbers))
-    }
-
-    #[test]
-    fn every_operator_compares() {
-        for holds in ["errors<3", "errors<=2", "errors>1", "errors>=2", "errors==2", "errors!=3"] {
-            assert_eq!(judge(holds), Verdict::Holds(2.0), "{holds}");
+        let document = Document { numbers, ..Document::default() };
+        let judge = |text| parse(text).judge(&document);
+        let holds = "errors<3,errors<=2,errors>1,errors>=2,errors==2,errors!=3, connect_ms.p99 < 1.5001 ,\
+                     connect_ms.p99.9==2500ms,list[1]==5";
+        let fails = "errors<2,errors<=1,errors>2,errors>=3,errors==3,errors!=2,connect_ms.p99<=1.4999,\
+                     connect_ms.p99.9<2s";
+        for (texts, expected) in [(holds, true), (fails, false)] {
+            texts.split(',').for_each(|text| assert_eq!(judge(text).holds, Some(expected), "{text}"));
         }
-        for fails in ["errors<2", "errors<=1", "errors>2", "errors>=3", "errors==3", "errors!=2"] {
-            assert_eq!(judge(fails), Verdict::Fails(2.0), "{fails}");
-        }
-    }
-
-    #[test]
-    fn blanks_and_fractions_are_accepted() {
-        assert_eq!(judge(" connect_ms.p99 < 1.5001 "), Verdict::Holds(1.5));
-        assert_eq!(judge("connect_ms.p99<=1.4999"), Verdict::Fails(1.5));
-    }
-
-    #[test]
-    fn a_path_must_lead_to_a_number() {
-        assert_eq!(judge("list[1]==5"), Verdict::Holds(5.0));
-        assert_eq!(judge("conect_ms.p99<1"), Verdict::Meaningless(PathError::Unknown));
-        assert_eq!(judge("scenario==1"), Verdict::Meaningless(PathError::NotANumber));
+        assert_eq!(judge("conect_ms.p99<1").number, Err(PathError::Unknown));
+        assert_eq!(judge("scenario==1").number, Err(PathError::NotANumber));
     }
 
     #[test]
     fn a_bound_may_have_the_unit_that_the_path_has() {
-        assert_eq!(judge("connect_ms.p99.9==2500ms"), Verdict::Holds(2500.0));
-        assert_eq!(judge("connect_ms.p99.9<2s"), Verdict::Fails(2500.0));
         for (text, bound) in [
             ("elapsed_seconds<2min", 120.0),
             ("lag_ms_max<500us", 0.5),
@@ -193,10 +151,8 @@ mod tests {
 
     #[test]
     fn a_growing_number_can_only_pass_an_upper_bound() {
-        for (text, past) in
-            [("lost==0", [false, true]), ("lost<=0", [false, true]), ("lost<1", [false, true])]
-        {
-            assert_eq!([0.0, 1.0].map(|number| parse(text).is_past(number)), past, "{text}");
+        for text in ["lost==0", "lost<=0", "lost<1"] {
+            assert_eq!([0.0, 1.0].map(|number| parse(text).is_past(number)), [false, true], "{text}");
         }
         for never in ["lost>=5", "lost>5", "lost!=0"] {
             assert!(!parse(never).is_past(0.0), "{never}");

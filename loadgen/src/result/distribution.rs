@@ -7,11 +7,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerial
 use serde::{Deserialize, Serialize};
 
 use super::group::Group;
-#[cfg(test)]
-use super::path::PathError;
-use super::sum::Sum;
 
-/// Percentiles that are displayed.
 pub(crate) const PERCENTILES: [(&str, f64); 7] = [
     ("p50", 0.5),
     ("p75", 0.75),
@@ -48,6 +44,11 @@ impl From<Histogram<u64>> for Distribution {
 }
 
 impl Distribution {
+    /// Adds the times of another distribution with the same bounds.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("all histograms have the same bounds");
+    }
+
     pub(crate) fn micros(&self) -> &Histogram<u64> {
         &self.0
     }
@@ -69,12 +70,6 @@ impl Distribution {
     pub(crate) fn at(&self, quantile: f64) -> f64 {
         as_millis(self.0.value_at_quantile(quantile))
     }
-
-    /// Returns one of the percentiles by its name.
-    #[cfg(test)]
-    pub(crate) fn number(&self, name: &str) -> Result<f64, PathError> {
-        self.percentiles().number(name)
-    }
 }
 
 impl From<Distribution> for Hdr {
@@ -95,14 +90,6 @@ impl TryFrom<Hdr> for Distribution {
     }
 }
 
-impl Sum for Distribution {
-    fn add(&mut self, other: Self) {
-        self.0
-            .add(&other.0)
-            .expect("all processes run the same program, so all histograms have the same bounds");
-    }
-}
-
 #[expect(clippy::cast_precision_loss, reason = "no time comes near 2^53 microseconds")]
 fn as_millis(micros: u64) -> f64 {
     micros as f64 / 1e3
@@ -111,6 +98,7 @@ fn as_millis(micros: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::PathError;
 
     fn of(micros: impl IntoIterator<Item = u64>) -> Distribution {
         let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("the bounds are valid");
@@ -122,12 +110,12 @@ mod tests {
     fn the_percentiles_go_up_to_the_fourth_nine() {
         let distribution = of((1..=100_000).map(|number| number * 10));
         for (name, exact) in [("p50", 500.0), ("p99.9", 999.0), ("p99.99", 999.9), ("max", 1000.0)] {
-            let number = distribution.number(name).expect("the distribution has samples");
+            let number = distribution.percentiles().number(name).expect("the distribution has samples");
             assert!((number - exact).abs() <= exact / 1000.0, "{name} is {number}");
         }
-        assert_eq!(distribution.number("count"), Ok(100_000.0));
-        assert_eq!(of([]).number("count"), Ok(0.0));
-        assert_eq!(of([]).number("p99"), Err(PathError::Unmeasured));
+        assert_eq!(distribution.percentiles().number("count"), Ok(100_000.0));
+        assert_eq!(of([]).percentiles().number("count"), Ok(0.0));
+        assert_eq!(of([]).percentiles().number("p99"), Err(PathError::Unmeasured));
     }
 
     #[test]
@@ -138,7 +126,7 @@ mod tests {
         };
         let (odd, even) = (of((1..9999).step_by(2)), of((0..9999).step_by(2)));
         let mut both = again(&odd);
-        both.add(again(&even));
+        both.add(&again(&even));
         assert_eq!(both, of(0..9999));
     }
 

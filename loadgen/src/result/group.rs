@@ -1,17 +1,16 @@
-//! Named fields in a fixed order: the form in which a result is written, read, searched and displayed.
-
-use std::collections::BTreeMap;
+//! Named fields in a fixed order: the form in which numbers are written, searched and displayed.
 
 use indexmap::IndexMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::distribution::Distribution;
 
 /// Named fields, in the order in which they were added.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Group(IndexMap<String, Field>);
+pub(crate) struct Group(pub(crate) IndexMap<String, Field>);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -27,20 +26,27 @@ pub(crate) enum Field {
     Group(Group),
 }
 
+/// Why a path does not lead to a number.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum PathError {
+    #[error("the result has no such path")]
+    Unknown,
+    /// It may have a number in another result.
+    #[error("nothing was measured at this path")]
+    Unmeasured,
+    #[error("the value at this path is not a number")]
+    NotANumber,
+}
+
 impl Group {
     /// Converts a struct to a group. The names of the struct's fields become the names in the group.
     pub(crate) fn of(fields: &impl Serialize) -> Self {
-        convert(fields).expect("result structs serialise as objects")
-    }
-
-    /// Converts the group to a struct. `None` if its fields do not match.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
-        convert(self)
+        convert(fields)
     }
 
     #[must_use]
-    pub(crate) fn with(mut self, name: &str, field: impl Into<Field>) -> Self {
-        self.push(name.to_owned(), field.into());
+    pub(crate) fn with(mut self, name: &str, value: impl Serialize) -> Self {
+        self.0.insert(name.to_owned(), convert(&value));
         self
     }
 
@@ -51,8 +57,27 @@ impl Group {
         self
     }
 
-    pub(crate) fn push(&mut self, name: String, field: Field) {
-        self.0.insert(name, field);
+    /// Adds a field below `path`: names separated by dots.
+    pub(crate) fn push_at(&mut self, path: &str, field: Field) {
+        let Some((name, rest)) = path.split_once('.') else { return self.add_up(path, field) };
+        let below = self.0.entry(name.to_owned()).or_insert_with(|| Field::Group(Self::default()));
+        if let Field::Group(below) = below {
+            below.push_at(rest, field);
+        }
+    }
+
+    /// Adds a field, or adds its value to the field of this name.
+    pub(crate) fn add_up(&mut self, name: &str, field: Field) {
+        match (self.0.get_mut(name), field) {
+            (Some(Field::Count(sum)), Field::Count(count)) => *sum += count,
+            (Some(Field::Real(highest)), Field::Real(other)) => *highest = highest.max(other),
+            (Some(Field::Distribution(sum)), Field::Distribution(times)) => sum.add(&times),
+            (Some(Field::Group(sum)), Field::Group(counts)) => {
+                counts.0.into_iter().for_each(|(name, count)| sum.add_up(&name, count));
+            }
+            (Some(_), Field::Null) => {}
+            (_, field) => drop(self.0.insert(name.to_owned(), field)),
+        }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Field> {
@@ -63,23 +88,19 @@ impl Group {
         self.0.iter().map(|(name, field)| (name.as_str(), field))
     }
 
-    pub(crate) fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("string keys and plain values cannot fail to serialize")
+    /// Returns whether these are the percentiles of a distribution.
+    pub(crate) fn is_distribution(&self) -> bool {
+        self.get("count").is_some() && self.get("p99.99").is_some()
     }
 
-    pub(crate) fn to_json_line(&self) -> String {
-        to_json_line(self)
+    /// Returns the number at a path: names separated by dots, and indices in brackets. Names may contain
+    /// dots.
+    pub(crate) fn number(&self, path: &str) -> Result<f64, PathError> {
+        self.iter()
+            .filter_map(|(name, field)| field.number_at(path.strip_prefix(name)?))
+            .next()
+            .unwrap_or(Err(PathError::Unknown))
     }
-}
-
-/// Formats a value as one line of JSON.
-pub(crate) fn to_json_line(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("string keys and plain values cannot fail to serialize")
-}
-
-/// Converts a value to a type with the same JSON representation.
-pub(super) fn convert<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
-    serde_json::from_str(&to_json_line(value)).ok()
 }
 
 impl Field {
@@ -92,113 +113,83 @@ impl Field {
         }
     }
 
-    pub(crate) fn as_text(&self) -> Option<&str> {
-        if let Self::Text(text) = self { Some(text) } else { None }
-    }
-
     pub(crate) fn as_group(&self) -> Option<&Group> {
         if let Self::Group(group) = self { Some(group) } else { None }
     }
 
-    pub(crate) fn as_list(&self) -> Option<&[Self]> {
-        if let Self::List(list) = self { Some(list) } else { None }
+    /// Returns the number at the rest of a path. `None` if the rest does not fit this field.
+    fn number_at(&self, rest: &str) -> Option<Result<f64, PathError>> {
+        let result = match self {
+            Self::Null if rest.is_empty() => Err(PathError::Unmeasured),
+            field if rest.is_empty() => field.as_number().ok_or(PathError::NotANumber),
+            Self::Group(group) => group.number(rest.strip_prefix('.')?),
+            Self::Distribution(distribution) => distribution.percentiles().number(rest.strip_prefix('.')?),
+            Self::List(list) => {
+                let (index, rest) = rest.strip_prefix('[')?.split_once(']')?;
+                return list.get(index.parse::<usize>().ok()?)?.number_at(rest);
+            }
+            _ => return None,
+        };
+        (result != Err(PathError::Unknown)).then_some(result)
     }
 }
 
-impl FromIterator<(String, Field)> for Group {
-    fn from_iter<I: IntoIterator<Item = (String, Field)>>(fields: I) -> Self {
-        Self(fields.into_iter().collect())
-    }
+pub(crate) fn to_json_line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("string keys and plain values cannot fail to serialize")
 }
 
-impl IntoIterator for Group {
-    type Item = (String, Field);
-    type IntoIter = indexmap::map::IntoIter<String, Field>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}
-
-impl From<bool> for Field {
-    fn from(flag: bool) -> Self {
-        Self::Flag(flag)
-    }
-}
-
-impl From<u64> for Field {
-    fn from(count: u64) -> Self {
-        Self::Count(count)
-    }
-}
-
-impl From<f64> for Field {
-    fn from(number: f64) -> Self {
-        Self::Real(number)
-    }
-}
-
-impl From<&str> for Field {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<Group> for Field {
-    fn from(group: Group) -> Self {
-        Self::Group(group)
-    }
-}
-
-impl From<Distribution> for Field {
-    fn from(distribution: Distribution) -> Self {
-        Self::Distribution(Box::new(distribution))
-    }
-}
-
-impl From<BTreeMap<String, u64>> for Field {
-    fn from(counts: BTreeMap<String, u64>) -> Self {
-        Self::Group(counts.into_iter().map(|(name, count)| (name, count.into())).collect())
-    }
-}
-
-impl<T: Into<Self>> From<Option<T>> for Field {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
-    }
-}
-
-impl<T: Into<Self>> From<Vec<T>> for Field {
-    fn from(values: Vec<T>) -> Self {
-        Self::List(values.into_iter().map(Into::into).collect())
-    }
+/// Converts a value to fields, which have the same JSON representation.
+pub(crate) fn convert<T: DeserializeOwned>(value: &impl Serialize) -> T {
+    serde_json::from_str(&to_json_line(value)).expect("fields can have any value")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
-    #[test]
-    fn json_keeps_the_order() {
-        let group = Group::default()
+    fn group() -> Group {
+        let phase = |seconds: f64| Group::default().with("name", "hold").with("seconds", seconds);
+        let times = Group::default().with("p99", 0.25).with("p99.9", 0.5).with("max", None::<f64>);
+        Group::default()
             .with("scenario", "hold")
             .with("connected", 3)
-            .with("connect_ms", Group::default().with("p50", 0.25).with("max", None::<f64>))
-            .with("close_codes", BTreeMap::from([("4000".to_owned(), 2)]))
-            .with("seconds", vec![1.5, 2.0]);
-        assert_eq!(
-            group.to_json_line(),
-            r#"{"scenario":"hold","connected":3,"connect_ms":{"p50":0.25,"max":null},"close_codes":{"4000":2},"seconds":[1.5,2.0]}"#
-        );
+            .with("connect_ms", times)
+            .with("close_codes", BTreeMap::from([("4000", 2)]))
+            .with("phases", vec![phase(1.0), phase(2.0)])
     }
 
     #[test]
-    fn a_group_is_read_as_it_was_written() {
-        let text = r#"{"z":1,"a":-1.0,"n":null,"f":true,"t":"x\"","l":[1,{"b":0.5}],"e":{}}"#;
-        let group: Group = serde_json::from_str(text).expect("it is valid JSON");
-        assert_eq!(group.to_json_line(), text);
-        for bad in ["", "[]", "1", r#"{"a""#] {
-            assert!(serde_json::from_str::<Group>(bad).is_err(), "{bad}");
+    fn json_keeps_the_order() {
+        let phases = r#"[{"name":"hold","seconds":1.0},{"name":"hold","seconds":2.0}]"#;
+        let times = r#"{"p99":0.25,"p99.9":0.5,"max":null}"#;
+        let text = format!(
+            r#"{{"scenario":"hold","connected":3,"connect_ms":{times},"close_codes":{{"4000":2}},"phases":{phases}}}"#
+        );
+        assert_eq!(to_json_line(&group()), text);
+        assert_eq!(serde_json::from_str::<Group>(&text).expect("it is valid JSON"), group());
+    }
+
+    #[test]
+    fn numbers_are_found_by_path() {
+        for (path, number) in [
+            ("connected", 3.0),
+            ("connect_ms.p99", 0.25),
+            ("connect_ms.p99.9", 0.5),
+            ("close_codes.4000", 2.0),
+            ("phases[1].seconds", 2.0),
+        ] {
+            assert_eq!(group().number(path), Ok(number), "{path}");
+        }
+        let unknown = "p50 connect_ms.p99.99 connect_msp99 connected.p50 close_codes.4001 phases[2].seconds \
+                       phases[x] phases[1 phases[1]seconds phases.seconds";
+        for unknown in unknown.split(' ').chain([""]) {
+            assert_eq!(group().number(unknown), Err(PathError::Unknown), "{unknown}");
+        }
+        assert_eq!(group().number("connect_ms.max"), Err(PathError::Unmeasured));
+        for other in ["scenario", "connect_ms", "phases", "phases[0]", "phases[0].name"] {
+            assert_eq!(group().number(other), Err(PathError::NotANumber), "{other}");
         }
     }
 }

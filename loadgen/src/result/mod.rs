@@ -1,33 +1,20 @@
-//! The result of a run: one JSON document, used for display, assertions, plots and comparisons.
+//! The result of a run: one JSON document, used for display, assertions and plots.
 //!
-//! Numbers are fields of structs. The type of a field determines how the values from several processes are
-//! added up ([`Sum`]). A [`Document`] holds the numbers as a [`Group`] of named fields, between the settings
-//! and the histograms and series, and can be read back.
+//! A [`Document`] has settings, numbers in a [`Group`], histograms and series.
 
 mod assertion;
-mod comparison;
 mod distribution;
 mod document;
 mod group;
-mod path;
 mod series;
-mod series_text;
-mod sum;
-mod table;
-mod values;
 
 use std::time::Duration;
 
 pub(crate) use self::assertion::{Assertion, Verdict};
-pub(crate) use self::comparison::{Compared, names, rows, show_ratio, to_table};
-pub(crate) use self::distribution::Distribution;
-pub(crate) use self::document::{Document, Ending, RunInfo, RunPhase};
-pub(crate) use self::group::{Field, Group, to_json_line};
-pub(crate) use self::path::PathError;
+pub(crate) use self::distribution::{Distribution, PERCENTILES};
+pub(crate) use self::document::{Document, FORMAT, RunPhase, Settings, extract_histograms};
+pub(crate) use self::group::{Field, Group, PathError, convert, to_json_line};
 pub(crate) use self::series::{Column, ColumnKind, Sample, Series};
-pub(crate) use self::sum::{Highest, Mean, Sum, Total, sum, summed};
-pub(crate) use self::table::{align, is_distribution, new_table, percentile_names, show, show_at};
-pub(crate) use self::values::{Level, Values};
 
 /// Converts a number to a field, as an integer if it has no fraction.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
@@ -37,6 +24,11 @@ pub(crate) fn shortest(value: f64) -> Field {
     } else {
         Field::Real(value)
     }
+}
+
+/// Replaces the characters that cannot be part of a path in the result.
+pub(crate) fn path_name(name: &str) -> String {
+    name.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect()
 }
 
 /// Converts to milliseconds, with microsecond precision.

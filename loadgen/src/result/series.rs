@@ -1,12 +1,11 @@
 //! Time series: everything that is counted and timed, with one sample per second.
 
-use std::ops::RangeInclusive;
-
-use serde::{Deserialize, Serialize};
-use strum::EnumIter;
+use indexmap::IndexMap;
+use indexmap::map::Entry;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::distribution::Distribution;
-use super::series_text::{SampleText, SeriesText};
+use super::shortest;
 
 /// Maximum number of samples: two hours. Above this, neighbours are merged, repeatedly if needed.
 const MAX_SAMPLES: usize = 7200;
@@ -19,7 +18,7 @@ const MIN_SAMPLE_SECONDS: f64 = 0.5;
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// Meaning of a column's values, which determines how neighbours are merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnKind {
     /// Value at the end of the sample. Merging keeps the later one.
     Gauge,
@@ -41,148 +40,160 @@ impl ColumnKind {
 }
 
 /// Values sampled at the same time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(into = "SampleText")]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
     /// End of the sample, in seconds since the start.
     pub(crate) t: f64,
     pub(crate) values: Vec<(ColumnKind, String, Option<f64>)>,
 }
 
+type Columns = IndexMap<String, Vec<Option<f64>>>;
+
 /// Samples in columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "SeriesText", into = "SeriesText")]
 pub(crate) struct Series {
-    pub(super) t: Vec<f64>,
-    pub(super) columns: Vec<Column>,
+    /// Ends of the samples, in seconds since the start.
+    pub(crate) t: Vec<f64>,
+    #[serde(serialize_with = "serialize_columns")]
+    gauges: Columns,
+    #[serde(serialize_with = "serialize_columns")]
+    counts: Columns,
+    #[serde(serialize_with = "serialize_columns")]
+    times: Columns,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Column {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column<'a> {
     pub(crate) kind: ColumnKind,
-    pub(crate) name: String,
-    pub(crate) values: Vec<Option<f64>>,
+    pub(crate) name: &'a str,
+    pub(crate) values: &'a [Option<f64>],
+}
+
+/// Writes whole numbers as integers.
+fn serialize_columns<S: Serializer>(columns: &Columns, serializer: S) -> Result<S::Ok, S::Error> {
+    let short = |values: &[Option<f64>]| values.iter().map(|value| value.map(shortest)).collect::<Vec<_>>();
+    serializer.collect_map(columns.iter().map(|(name, values)| (name, short(values))))
 }
 
 impl Sample {
     pub(crate) fn get(&self, name: &str) -> Option<f64> {
         self.values.iter().find(|(_, known, _)| known == name).and_then(|(_, _, value)| *value)
     }
-}
 
-impl Sample {
-    /// Adds the count of `times`, and the percentiles if there are any times.
-    #[expect(clippy::cast_precision_loss, reason = "no count and no time in microseconds comes near 2^53")]
-    pub(crate) fn add_times(&mut self, name: &str, times: &Distribution) {
-        let micros = times.micros();
-        let if_any = |millis: f64| (!micros.is_empty()).then_some(millis);
-        self.values.push((ColumnKind::Count, format!("{name}.count"), Some(micros.len() as f64)));
-        for (percentile, quantile) in PERCENTILES {
-            self.values.push((ColumnKind::Time, format!("{name}.{percentile}"), if_any(times.at(quantile))));
+    /// Adds a count, or adds it to the count of this name.
+    #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
+    pub(crate) fn count(&mut self, name: &str, count: u64) {
+        let is_known = |(kind, known, _): &&mut (_, String, _)| *kind == ColumnKind::Count && known == name;
+        match self.values.iter_mut().find(is_known) {
+            Some((_, _, Some(sum))) => *sum += count as f64,
+            _ => self.values.push((ColumnKind::Count, name.to_owned(), Some(count as f64))),
         }
-        self.values.push((ColumnKind::Time, format!("{name}.max"), if_any(micros.max() as f64 / 1e3)));
+    }
+
+    pub(crate) fn gauge(&mut self, name: &str, value: Option<f64>) {
+        self.values.push((ColumnKind::Gauge, name.to_owned(), value));
+    }
+
+    /// Adds the count of `times`, and the percentiles if there are any times.
+    #[expect(clippy::cast_precision_loss, reason = "no time in microseconds comes near 2^53")]
+    pub(crate) fn times(&mut self, name: &str, times: &Distribution) {
+        let micros = times.micros();
+        self.count(&format!("{name}.count"), micros.len());
+        let percentiles = PERCENTILES.map(|(percentile, quantile)| (percentile, times.at(quantile)));
+        for (end, millis) in percentiles.into_iter().chain([("max", micros.max() as f64 / 1e3)]) {
+            let millis = (!micros.is_empty()).then_some(millis);
+            self.values.push((ColumnKind::Time, format!("{name}.{end}"), millis));
+        }
     }
 }
 
 impl Series {
     pub(crate) fn push(&mut self, sample: &Sample) {
-        self.push_unmerged(sample);
-        let count = self.t.len();
-        let previous = count.checked_sub(2).map_or(f64::MIN, |index| self.t[index]);
-        if sample.t - previous < MIN_SAMPLE_SECONDS {
-            self.merge_at(count - 2);
-        }
-    }
-
-    /// Appends a sample without merging it, even if it is short.
-    pub(crate) fn push_unmerged(&mut self, sample: &Sample) {
         let before = self.t.len();
         self.t.push(sample.t);
         for (kind, name, value) in &sample.values {
-            let known = self.columns.iter().position(|column| column.kind == *kind && column.name == *name);
-            let Some(index) = known.or_else(|| self.add_column(*kind, name, before)) else { continue };
-            self.columns[index].values.push(*value);
+            if let Some(column) = self.column(*kind, name, before) {
+                column.push(*value);
+            }
         }
-        for column in &mut self.columns {
-            column.values.resize(before + 1, None);
+        self.change_columns(|_, values| values.resize(before + 1, None));
+        let previous = before.checked_sub(1).map_or(f64::MIN, |index| self.t[index]);
+        if sample.t - previous < MIN_SAMPLE_SECONDS {
+            self.t.remove(before - 1);
+            self.change_columns(|kind, values| {
+                let earlier = values.remove(before - 1);
+                values[before - 1] = kind.merge(earlier, values[before - 1]);
+            });
         }
         if self.t.len() > MAX_SAMPLES {
             self.halve();
         }
     }
 
-    fn add_column(&mut self, kind: ColumnKind, name: &str, samples: usize) -> Option<usize> {
-        if self.columns.len() == MAX_COLUMNS {
-            return None;
-        }
-        self.columns.push(Column { kind, name: name.to_owned(), values: vec![None; samples] });
-        Some(self.columns.len() - 1)
-    }
-
-    /// Merges the sample at this index with the next one.
-    fn merge_at(&mut self, index: usize) {
-        self.t.remove(index);
-        for Column { kind, values, .. } in &mut self.columns {
-            let earlier = values.remove(index);
-            values[index] = kind.merge(earlier, values[index]);
+    /// Returns the column of this name. A new one has this many samples. `None` if there are too many columns.
+    fn column(&mut self, kind: ColumnKind, name: &str, samples: usize) -> Option<&mut Vec<Option<f64>>> {
+        let has_room = self.gauges.len() + self.counts.len() + self.times.len() < MAX_COLUMNS;
+        let columns = match kind {
+            ColumnKind::Gauge => &mut self.gauges,
+            ColumnKind::Count => &mut self.counts,
+            ColumnKind::Time => &mut self.times,
+        };
+        match columns.entry(name.to_owned()) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(place) => has_room.then(|| place.insert(vec![None; samples])),
         }
     }
 
+    fn change_columns(&mut self, mut change: impl FnMut(ColumnKind, &mut Vec<Option<f64>>)) {
+        for (kind, columns) in [
+            (ColumnKind::Gauge, &mut self.gauges),
+            (ColumnKind::Count, &mut self.counts),
+            (ColumnKind::Time, &mut self.times),
+        ] {
+            columns.values_mut().for_each(|values| change(kind, values));
+        }
+    }
+
+    /// Merges each sample with an even index with the next one.
     fn halve(&mut self) {
         self.t = self.t.chunks(2).filter_map(|pair| pair.last().copied()).collect();
-        for Column { kind, values, .. } in &mut self.columns {
-            *values = values
-                .chunks(2)
-                .map(|pair| pair.iter().copied().reduce(|one, other| kind.merge(one, other)).flatten())
-                .collect();
-        }
-    }
-
-    /// Adds gauges from another series, whose clock began `earlier` seconds before this one's. Each sample
-    /// gets the highest of the values taken since the previous sample, up to and including the first value
-    /// taken at or after this sample, so that peaks are kept.
-    #[must_use]
-    pub(crate) fn with_gauges_of(
-        mut self,
-        other: &Self,
-        earlier: f64,
-        is_selected: impl Fn(&str) -> bool,
-    ) -> Self {
-        let mut from = 0;
-        let same_time = |t: &f64| {
-            let last =
-                other.t.partition_point(|others| others - earlier < *t).min(other.t.len().checked_sub(1)?);
-            Some(std::mem::replace(&mut from, last + 1).min(last)..=last)
-        };
-        let ranges: Vec<_> = self.t.iter().map(same_time).collect();
-        for Column { kind, name, values } in other.columns.iter().filter(|column| is_selected(&column.name)) {
-            let value = |range: &Option<RangeInclusive<usize>>| {
-                let values = &values[range.clone()?];
-                values.last()?.and_then(|_| values.iter().copied().flatten().reduce(f64::max))
+        self.change_columns(|kind, values| {
+            let merge = |pair: &[Option<f64>]| {
+                pair.iter().copied().reduce(|one, other| kind.merge(one, other)).flatten()
             };
-            let values = ranges.iter().map(value).collect();
-            self.columns.push(Column { kind: *kind, name: name.clone(), values });
+            *values = values.chunks(2).map(merge).collect();
+        });
+    }
+
+    /// Adds the series of a process that began at the same time. Samples of the same second are combined.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let samples = self.t.len();
+        for Column { kind, name, values } in other.columns() {
+            let Some(sums) = self.column(kind, name, samples) else { continue };
+            let combine =
+                |one: f64, two: f64| if kind == ColumnKind::Time { one.max(two) } else { one + two };
+            for (sum, value) in sums.iter_mut().zip(values) {
+                *sum = sum.zip(*value).map(|(one, two)| combine(one, two)).or(*sum).or(*value);
+            }
         }
-        self
     }
 
-    /// Returns the ends of the samples, in seconds since the start.
-    pub(crate) fn t(&self) -> &[f64] {
-        &self.t
-    }
-
-    pub(crate) fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    pub(crate) fn column(&self, kind: ColumnKind, name: &str) -> Option<&Column> {
-        self.columns.iter().find(|column| column.kind == kind && column.name == name)
+    pub(crate) fn columns(&self) -> impl Iterator<Item = Column<'_>> {
+        let kinds = [
+            (ColumnKind::Gauge, &self.gauges),
+            (ColumnKind::Count, &self.counts),
+            (ColumnKind::Time, &self.times),
+        ];
+        kinds.into_iter().flat_map(|(kind, columns)| {
+            columns.iter().map(move |(name, values)| Column { kind, name, values })
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::to_json_line;
 
     fn sample(t: f64, connections: f64, errors: f64, p99: Option<f64>) -> Sample {
         let values = vec![
@@ -193,29 +204,21 @@ mod tests {
         Sample { t, values }
     }
 
-    fn values<'a>(series: &'a Series, name: &str) -> &'a [Option<f64>] {
-        &series.columns().iter().find(|column| column.name == name).expect("the value exists").values
-    }
-
     #[test]
     fn a_short_last_sample_is_merged_with_the_previous_one() {
         let mut series = Series::default();
-        series.push(&sample(1.0, 5.0, 1.0, Some(7.0)));
-        series.push(&sample(2.0, 6.0, 1.0, None));
-        series.push(&sample(2.4, 3.0, 2.0, Some(1.0)));
-        assert_eq!(series.t(), [1.0, 2.4]);
-        assert_eq!(values(&series, "connections"), [Some(5.0), Some(3.0)]);
-        assert_eq!(values(&series, "errors"), [Some(1.0), Some(3.0)]);
-        assert_eq!(values(&series, "connect_ms.p99"), [Some(7.0), Some(1.0)]);
-    }
-
-    #[test]
-    fn a_late_column_is_null_before() {
-        let mut series = Series::default();
         series.push(&Sample { t: 1.0, values: Vec::new() });
-        series.push(&sample(2.0, 6.0, 1.0, None));
-        series.push(&Sample { t: 3.0, values: Vec::new() });
-        assert_eq!(values(&series, "errors"), [None, Some(1.0), None]);
+        series.push(&sample(2.0, 5.0, 1.0, Some(0.25)));
+        series.push(&sample(3.0, 6.0, 1.0, None));
+        series.push(&sample(3.4, 3.0, 2.0, Some(1.0)));
+        let json = to_json_line(&series);
+        let (gauges, counts) = (r#"{"connections":[null,5,3]}"#, r#"{"errors":[null,1,3]}"#);
+        let times = r#"{"connect_ms.p99":[null,0.25,1]}"#;
+        assert_eq!(
+            json,
+            format!(r#"{{"t":[1.0,2.0,3.4],"gauges":{gauges},"counts":{counts},"times":{times}}}"#)
+        );
+        assert_eq!(serde_json::from_str::<Series>(&json).expect("it was just serialised"), series);
     }
 
     #[test]
@@ -225,57 +228,12 @@ mod tests {
         for (second, t) in (0..seconds).zip(1_u32..) {
             let worst = if second == 777 { 9.0 } else { 1.0 };
             series.push(&sample(f64::from(t), f64::from(t), 1.0, Some(worst)));
-            assert!(series.t().len() <= MAX_SAMPLES);
+            assert!(series.t.len() <= MAX_SAMPLES);
         }
-        let errors: f64 = values(&series, "errors").iter().flatten().sum();
+        let errors: f64 = series.counts["errors"].iter().flatten().sum();
         assert_eq!(errors, f64::from(u32::try_from(seconds).expect("it fits")));
-        assert!(values(&series, "connect_ms.p99").contains(&Some(9.0)), "the worst second is kept");
-        assert_eq!(values(&series, "connections").last(), Some(&series.t().last().copied()));
-    }
-
-    #[test]
-    fn copied_columns_have_the_same_length() {
-        let of = |seconds: u32, name: &str| {
-            let mut series = Series::default();
-            for second in 1..=seconds {
-                let values = vec![(ColumnKind::Gauge, name.to_owned(), Some(7.0))];
-                series.push(&Sample { t: f64::from(second), values });
-            }
-            series
-        };
-        for length in [1, 3] {
-            let both =
-                of(2, "connections").with_gauges_of(&of(length, "server.x"), 0.0, |name| name == "server.x");
-            assert_eq!(both.columns().len(), 2);
-            assert!(both.columns().iter().all(|column| column.values.len() == 2));
-        }
-    }
-
-    #[test]
-    fn copied_gauges_are_those_of_the_same_time() {
-        let of = |samples: &[(f64, Option<f64>)]| {
-            let mut series = Series::default();
-            for (t, value) in samples {
-                series.push_unmerged(&Sample {
-                    t: *t,
-                    values: vec![(ColumnKind::Gauge, "x".to_owned(), *value)],
-                });
-            }
-            series
-        };
-        let ours = of(&[(1.0, None), (2.0, None), (2.1, None), (3.0, None), (4.0, None)]);
-        let theirs = of(&[
-            (1.5, Some(1.0)),
-            (2.4, Some(2.0)),
-            (2.5, Some(9.0)),
-            (2.6, Some(3.0)),
-            (3.6, Some(4.0)),
-            (4.6, None),
-        ]);
-        let both = ours.with_gauges_of(&theirs, 0.5, |_| true);
-        // The value 9.0, taken at 2.0, stays in the sample of that time; the value 2.0, taken at 1.9, is left
-        // out.
-        assert_eq!(both.columns[1].values, [Some(1.0), Some(9.0), Some(3.0), Some(4.0), None]);
+        assert!(series.times["connect_ms.p99"].contains(&Some(9.0)), "the worst second is kept");
+        assert_eq!(series.gauges["connections"].last(), Some(&series.t.last().copied()));
     }
 
     #[test]
@@ -285,6 +243,6 @@ mod tests {
             let values = vec![(ColumnKind::Count, format!("closes.{index}"), Some(1.0))];
             series.push(&Sample { t: f64::from(u16::try_from(index).expect("it fits")), values });
         }
-        assert_eq!(series.columns().len(), MAX_COLUMNS);
+        assert_eq!(series.columns().count(), MAX_COLUMNS);
     }
 }

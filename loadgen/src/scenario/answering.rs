@@ -1,47 +1,33 @@
 //! Common behaviour of connections: they answer pings until the server unexpectedly closes them.
 
-use std::convert::Infallible;
-use std::ops::ControlFlow;
+use std::rc::Rc;
 
-use crate::client::{ClientConnection, ClientEvent};
-use crate::record::{ConnectionEnds, Counter};
-use crate::transport::websocket::ConnectionEnd;
+use encke_client::{ClientConnection, ClientEvent};
 
-#[derive(Debug, Default)]
+use crate::record::{Counter, Metrics};
+
+#[derive(Debug)]
 pub(super) struct Answering {
-    pub(super) pings: Counter,
     pub(super) unexpected_closes: Counter,
-    pub(super) ends: ConnectionEnds,
 }
 
 impl Answering {
+    pub(super) fn new(metrics: &Metrics) -> Rc<Self> {
+        Rc::new(Self { unexpected_closes: metrics.counter("unexpected_closes") })
+    }
+
+    /// Holds a connection until the run is over.
+    pub(super) async fn stay(self: Rc<Self>, mut connection: ClientConnection) {
+        self.answer(&mut connection, |_| {}).await;
+    }
+
     /// Answers until the server ends the connection, and records the end as unexpected.
     pub(super) async fn answer(
         &self,
         connection: &mut ClientConnection,
         on_event: impl FnMut(ClientEvent<'_>),
     ) {
-        let Err(end) = self.listen(connection, on_event).await;
-        self.record_close(end);
-    }
-
-    /// Answers until the server ends the connection.
-    pub(super) fn listen(
-        &self,
-        connection: &mut ClientConnection,
-        mut on_event: impl FnMut(ClientEvent<'_>),
-    ) -> impl Future<Output = Result<Infallible, ConnectionEnd>> {
-        connection.each(move |event| {
-            if let ClientEvent::Ping(_) | ClientEvent::EmptyPoll(_) = event {
-                self.pings.increment();
-            }
-            on_event(event);
-            ControlFlow::Continue(())
-        })
-    }
-
-    pub(super) fn record_close(&self, end: ConnectionEnd) {
+        connection.listen(on_event).await;
         self.unexpected_closes.increment();
-        self.ends.record(end);
     }
 }

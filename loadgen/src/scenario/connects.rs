@@ -1,55 +1,56 @@
-//! Duration of connection setup and of resuming.
+//! Connections that were opened, sessions that were resumed, and how long it took.
+
+use encke_client::ClientFailure;
+use tokio::time::Instant;
 
 use super::OpenedConnection;
-use crate::record::{Latency, Recorder};
-use crate::result::{Distribution, summed};
+use crate::failures::Failures;
+use crate::record::{Counter, Highest, Latency, Metrics};
 
-/// Duration of connection setup, from when each attempt was due and from when it began.
-#[derive(Debug, Default)]
-pub(super) struct Connects(Latency);
+#[derive(Debug)]
+pub(super) struct Connects {
+    pub(super) connected: Counter,
+    /// Time until the hello, from when each attempt was due and from when it began.
+    time: Latency,
+}
 
 impl Connects {
-    pub(super) fn register(&self, recorder: &Recorder) {
-        recorder.latency("connect", &self.0);
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        Self { connected: metrics.counter("connected"), time: metrics.latency("connect") }
     }
 
     pub(super) fn record(&self, opened: &OpenedConnection) {
-        self.0.record(opened.due, opened.began, opened.at);
-    }
-
-    pub(super) fn outcome(&self) -> ConnectsOutcome {
-        ConnectsOutcome { connect_ms: self.0.since_due(), connect_from_start_ms: self.0.since_start() }
+        self.connected.increment();
+        self.time.record(opened.due, opened.began, opened.at);
     }
 }
 
-summed! {
-    pub(super) struct ConnectsOutcome {
-        connect_ms: Distribution,
-        connect_from_start_ms: Distribution,
-    }
+#[derive(Debug)]
+pub(super) struct Resumes {
+    pub(super) resumed: Counter,
+    /// Time from the disconnect of all clients to the last hello.
+    pub(super) all_back_seconds: Highest,
+    time: Latency,
 }
-
-/// Duration of connection setup that resumes a session, measured in the same way.
-#[derive(Debug, Default)]
-pub(super) struct Resumes(Latency);
 
 impl Resumes {
-    pub(super) fn register(&self, recorder: &Recorder) {
-        recorder.latency("resume", &self.0);
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        Self {
+            resumed: metrics.counter("resumed"),
+            all_back_seconds: metrics.highest("all_back_seconds"),
+            time: metrics.latency("resume"),
+        }
     }
 
-    pub(super) fn record(&self, opened: &OpenedConnection) {
-        self.0.record(opened.due, opened.began, opened.at);
-    }
-
-    pub(super) fn outcome(&self) -> ResumesOutcome {
-        ResumesOutcome { resume_ms: self.0.since_due(), resume_from_start_ms: self.0.since_start() }
-    }
-}
-
-summed! {
-    pub(super) struct ResumesOutcome {
-        resume_ms: Distribution,
-        resume_from_start_ms: Distribution,
+    /// Records a hello after a disconnect. Returns whether the session was recovered. A new session is a failure.
+    pub(super) fn record(&self, opened: &OpenedConnection, disconnect: Instant, failures: &Failures) -> bool {
+        self.time.record(opened.due, opened.began, opened.at);
+        if opened.greeting.recovered {
+            self.resumed.increment();
+            self.all_back_seconds.record(opened.at.saturating_duration_since(disconnect).as_secs_f64());
+        } else {
+            failures.record(&ClientFailure::NotRecovered);
+        }
+        opened.greeting.recovered
     }
 }

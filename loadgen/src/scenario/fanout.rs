@@ -5,119 +5,41 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use serde::Serialize;
+use encke_client::ClientConnection;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::channel::{
-    ConcurrentWork, ConnectionsOutcome, PublishRound, Subscriber, SubscriberGroup, SubscribersOutcome,
-};
-use super::{Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup};
-use crate::args;
-use crate::client::ClientConnection;
-use crate::client::ClientFailure;
-use crate::progress::Bar;
-use crate::record::{Counter, Latency, Recorder};
-use crate::result::{Distribution, Group, seconds};
+use super::channel::{ChannelPublisher, PublishRound, Schedule, Subscriber, SubscriberGroup, wait_for_end};
+use super::connects::Resumes;
+use super::{Attempt, OpenedConnection, Setup, open};
+use crate::args::FanoutOptions;
+use crate::record::{Counter, Metrics};
 
 #[derive(Debug)]
 pub(crate) struct Fanout {
     cut_after: Option<Duration>,
     subscribers: SubscriberGroup,
     dropped: Counter,
-    resumed: Counter,
+    resumes: Resumes,
     not_recovered: Counter,
     /// Number of disconnected subscribers that could not reconnect.
     gone: Counter,
-    /// Time from the disconnect to the last hello with `recovered`.
-    took: Cell<Option<Duration>>,
-    resume: Latency,
-}
-
-/// Signal with the time at which all connections are dropped.
-type CutSignal = watch::Receiver<Option<Instant>>;
-
-impl Scenario for Fanout {
-    fn record(&self, recorder: &Recorder) {
-        for (name, counter) in
-            [("dropped", &self.dropped), ("resumed", &self.resumed), ("not_recovered", &self.not_recovered)]
-        {
-            recorder.counter(name, counter);
-        }
-        self.subscribers.register(recorder);
-        recorder.latency("resume", &self.resume);
-    }
-
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
-        Box::pin(async move { self.publish(setup).await })
-    }
-
-    fn figures(&self) -> Figures {
-        match self.cut_after {
-            Some(_) => Figures::of_phases(["subscribe", "publish", "resume"]),
-            None => Figures::of_phases(["subscribe", "publish"]).with_unmeasured(vec![
-                "all_back_seconds",
-                "resume_ms.",
-                "resume_from_start_ms.",
-            ]),
-        }
-    }
-
-    fn connected(&self) -> u64 {
-        self.subscribers.connected.get()
-    }
-
-    fn bars(&self, setup: &Setup) -> Vec<Bar> {
-        let resumed = Bar { label: "resumed", done: self.resumed.get(), of: self.dropped.get() };
-        let mut bars = self.subscribers.bars(setup);
-        bars.push(resumed);
-        bars
-    }
-
-    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
-        ScenarioOutcome::Single(Group::of(&FanoutOutcome {
-            subscribers: self.subscribers.outcome(setup),
-            dropped: self.dropped.get(),
-            resumed: self.resumed.get(),
-            not_recovered: self.not_recovered.get(),
-            all_back_seconds: self.took.get().map(seconds),
-            resume_ms: self.resume.since_due(),
-            resume_from_start_ms: self.resume.since_start(),
-            connections: self.subscribers.connections(),
-        }))
-    }
-}
-
-#[derive(Serialize)]
-struct FanoutOutcome {
-    #[serde(flatten)]
-    subscribers: SubscribersOutcome,
-    dropped: u64,
-    resumed: u64,
-    not_recovered: u64,
-    all_back_seconds: Option<f64>,
-    resume_ms: Distribution,
-    resume_from_start_ms: Distribution,
-    #[serde(flatten)]
-    connections: ConnectionsOutcome,
 }
 
 impl Fanout {
-    pub(crate) fn new(options: args::FanoutOptions) -> Self {
+    pub(super) fn new(options: &FanoutOptions, metrics: &Metrics) -> Self {
         Self {
             cut_after: options.cut_after,
-            subscribers: SubscriberGroup::new(options.channel_load),
-            dropped: Counter::default(),
-            resumed: Counter::default(),
-            not_recovered: Counter::default(),
+            subscribers: SubscriberGroup::new(options.channel_load.clone(), metrics),
+            dropped: metrics.counter("dropped"),
+            resumes: Resumes::new(metrics),
+            not_recovered: metrics.counter("not_recovered"),
             gone: Counter::default(),
-            took: Cell::new(None),
-            resume: Latency::default(),
         }
     }
 
-    async fn publish(self: Rc<Self>, setup: Rc<Setup>) {
+    pub(super) async fn run(self: Rc<Self>, setup: Rc<Setup>) {
         let round = Rc::<PublishRound>::default();
         let cut = watch::Sender::new(None);
         let mut subscribers = JoinSet::new();
@@ -131,50 +53,73 @@ impl Fanout {
                 ));
             })
             .await;
-        let progress = || self.returned();
-        let is_done = || self.returned() == self.dropped.get();
-        let (cut, recorder) = (&cut, &setup.recorder);
-        let others = |round: &PublishRound| {
-            let start = round.start().unwrap_or_else(Instant::now);
-            let cut_at = self.cut_after.map(|after| start + after);
-            let others =
-                ConcurrentWork { last_due: cut_at.unwrap_or(start), progress: &progress, is_done: &is_done };
-            let cut = async move {
-                if let Some(at) = cut_at {
-                    sleep_until(at).await;
-                    recorder.phase("resume");
-                    cut.send_replace(Some(Instant::now()));
-                }
-            };
-            (others, cut)
+        if round.subscribed.get() > 0 {
+            match ChannelPublisher::open(&self.subscribers.options, &setup).await {
+                Ok(publisher) => self.publish(publisher, &setup, &round, &cut).await,
+                Err(failure) => setup.failures.record(&failure),
+            }
+        }
+    }
+
+    /// Publishes all messages. Returns when everything has arrived, or when nothing has arrived for the grace
+    /// period.
+    async fn publish(
+        &self,
+        publisher: ChannelPublisher,
+        setup: &Setup,
+        round: &PublishRound,
+        cut: &watch::Sender<Option<Instant>>,
+    ) {
+        setup.enter_phase("publish");
+        let schedule = round.plan(Schedule::of(&self.subscribers.options));
+        self.subscribers.begin(round);
+        let cut_at = self.cut_after.map(|after| schedule.start() + after);
+        let cut = async {
+            if let Some(at) = cut_at {
+                sleep_until(at).await;
+                setup.enter_phase("resume");
+                cut.send_replace(Some(Instant::now()));
+            }
         };
-        self.subscribers.publish_and_wait(&setup, &round, others).await;
+        let is_published = Cell::new(false);
+        let publish = async {
+            self.subscribers.publish(publisher, schedule, &setup.failures).await;
+            is_published.set(true);
+        };
+        let last_due = cut_at.map_or(schedule.last_due(), |at| at.max(schedule.last_due()));
+        let progress = || self.subscribers.progress() + self.returned();
+        let is_done = || is_published.get() && round.is_complete() && self.returned() == self.dropped.get();
+        let end = || wait_for_end(last_due, self.subscribers.options.grace, &progress, &is_done);
+        tokio::select! {
+            () = end() => {}
+            ((), ()) = async { tokio::join!(publish, cut) } => end().await,
+        }
+        self.subscribers.end(round);
     }
 
     /// Returns the number of disconnected subscribers that have reconnected, or have failed to.
     fn returned(&self) -> u64 {
-        self.resumed.get() + self.not_recovered.get() + self.gone.get()
+        self.resumes.resumed.get() + self.not_recovered.get() + self.gone.get()
     }
 
-    /// Runs one subscriber.
     async fn run_subscriber(
         self: Rc<Self>,
         setup: Rc<Setup>,
         round: Rc<PublishRound>,
         opened: OpenedConnection,
-        mut cut: CutSignal,
+        mut cut: watch::Receiver<Option<Instant>>,
     ) {
         let OpenedConnection { mut connection, greeting, .. } = opened;
-        if !self.subscribers.join(&setup, &round, &mut connection, true).await {
+        if !self.subscribers.join(&setup, &round, &mut connection).await {
             return;
         }
-        let mut subscriber = Subscriber::new(greeting.ticket, true);
+        let mut subscriber = Subscriber::new(greeting.ticket);
         // `changed` cannot fail: the sender lives as long as the scenario.
         tokio::select! {
             biased;
             _ = cut.changed() => drop(connection),
-            end = self.subscribers.listen(&round, &mut connection, &mut subscriber) => {
-                return self.subscribers.answering.record_close(end);
+            _ = self.subscribers.listen(&round, &mut connection, &mut subscriber) => {
+                return self.subscribers.answering.unexpected_closes.increment();
             }
         }
         self.dropped.increment();
@@ -182,8 +127,8 @@ impl Fanout {
         // Boxed because a task is as large as its largest state, for as long as it lives.
         match Box::pin(self.resume_or_subscribe(&mut subscriber, cut_at, &setup)).await {
             Some(mut connection) => {
-                let end = self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
-                self.subscribers.answering.record_close(end);
+                self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
+                self.subscribers.answering.unexpected_closes.increment();
             }
             None => self.gone.increment(),
         }
@@ -194,24 +139,16 @@ impl Fanout {
         &self,
         subscriber: &mut Subscriber,
         cut_at: Instant,
-        setup: &Setup,
+        setup: &Rc<Setup>,
     ) -> Option<ClientConnection> {
-        let start = Instant::now();
-        let opened = setup.dialer.open(Some(&subscriber.ticket)).await;
-        let (mut connection, greeting) = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
-        self.resume.record(cut_at, start, Instant::now());
-        if greeting.recovered {
-            self.subscribers.check_greeting(subscriber, &greeting);
-            self.resumed.increment();
-            self.took.set(self.took.get().max(Some(cut_at.elapsed())));
-            return Some(connection);
+        let attempt = Attempt { index: 0, due: cut_at, resume: Some(subscriber.ticket.clone()) };
+        let opened = open(setup.clone(), attempt).await;
+        let opened = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
+        let is_recovered = self.resumes.record(&opened, cut_at, &setup.failures);
+        let connection = self.subscribers.return_with(subscriber, opened, setup).await?;
+        if !is_recovered {
+            self.not_recovered.increment();
         }
-        setup.failures.record(&ClientFailure::NotRecovered);
-        subscriber.begin_session(greeting.ticket);
-        if !self.subscribers.subscribe(&mut connection, setup).await {
-            return None;
-        }
-        self.not_recovered.increment();
         Some(connection)
     }
 }

@@ -3,125 +3,68 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use encke_client::{ClientConnection, ClientEvent};
 use tokio::task::JoinSet;
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::answering::Answering;
-use super::connects::{Connects, ConnectsOutcome};
-use super::hold_times::{HoldTimes, HoldTimesOutcome};
-use super::ping_times::{LastPing, PingTimes, PingTimesOutcome};
-use super::pongs::{Pings, Pongs, PongsOutcome};
-use super::{
-    ConnectSchedule, Figures, OpenedConnection, Scenario, ScenarioOutcome, ScenarioRun, Setup, open_all,
-};
-use crate::client::{ClientConnection, ClientEvent};
-use crate::progress::Bar;
-use crate::record::{Counter, EndsOutcome, Recorder};
-use crate::result::summed;
-use crate::target::Target;
+use super::connects::Connects;
+use super::pongs::{Pings, Pongs};
+use super::punctuality::Punctuality;
+use super::{ConnectSchedule, OpenedConnection, Setup, open_all};
+use crate::args::HoldOptions;
+use crate::record::Metrics;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Hold {
-    /// Interval between pings that the client sends, if any.
-    ping_every: Option<Duration>,
-    /// Whether connections are polls, which are held and not pinged.
-    is_polling: bool,
-    pongs: Pongs,
-    ping_times: PingTimes,
-    hold_times: HoldTimes,
-    connected: Counter,
     connects: Connects,
-    answering: Answering,
+    answering: Rc<Answering>,
+    heartbeat: Heartbeat,
 }
 
-impl Scenario for Hold {
-    fn record(&self, recorder: &Recorder) {
-        recorder.counter("unexpected_closes", &self.answering.unexpected_closes);
-        self.connects.register(recorder);
-        match self.ping_every {
-            Some(_) => self.pongs.register(recorder),
-            None if self.is_polling => self.hold_times.register(recorder),
-            None => self.ping_times.register(recorder),
-        }
-    }
-
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
-        Box::pin(async move { self.hold(setup).await })
-    }
-
-    fn figures(&self) -> Figures {
-        let of_pings = match self.ping_every {
-            Some(_) => vec![],
-            None if self.is_polling => vec!["holds_early", "hold_lateness_ms."],
-            None => vec!["pings_early", "ping_lateness_ms."],
-        };
-        Figures::of_phases(["connect", "hold"]).with_conditional(of_pings)
-    }
-
-    fn connected(&self) -> u64 {
-        self.connected.get()
-    }
-
-    fn bars(&self, setup: &Setup) -> Vec<Bar> {
-        vec![Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() }]
-    }
-
-    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
-        ScenarioOutcome::Hold(HoldOutcome {
-            connected: self.connected.get(),
-            errors: setup.failures.total(),
-            unexpected_closes: self.answering.unexpected_closes.get(),
-            pings: self.answering.pings.get(),
-            pongs: self.ping_every.map(|_| self.pongs.outcome()),
-            // Omit ping times if the client pings, because its pings postpone the server's.
-            ping_times: self.ping_every.map_or_else(|| self.ping_times.outcome(), |_| None),
-            hold_times: self.hold_times.outcome(),
-            connects: self.connects.outcome(),
-            ends: self.answering.ends.outcome(),
-        })
-    }
-}
-
-summed! {
-    pub(crate) struct HoldOutcome {
-        connected: u64,
-        errors: u64,
-        unexpected_closes: u64,
-        pings: u64,
-        #[serde(flatten)]
-        pongs: Option<PongsOutcome>,
-        #[serde(flatten)]
-        ping_times: Option<PingTimesOutcome>,
-        #[serde(flatten)]
-        hold_times: Option<HoldTimesOutcome>,
-        #[serde(flatten)]
-        connects: ConnectsOutcome,
-        #[serde(flatten)]
-        ends: EndsOutcome,
-    }
+/// Sign that a connection is alive.
+#[derive(Debug)]
+enum Heartbeat {
+    /// The client's pings, at this interval. They postpone the server's, whose times are not checked.
+    OfClient(Duration, Pongs),
+    /// The server's pings, or polls that are answered without messages.
+    OfServer(Punctuality),
 }
 
 impl Hold {
-    pub(crate) fn new(ping_every: Option<Duration>, target: Target) -> Self {
-        Self { ping_every, is_polling: target.polls(), ..Self::default() }
+    pub(super) fn new(options: &HoldOptions, metrics: &Metrics) -> Self {
+        Self {
+            connects: Connects::new(metrics),
+            answering: Answering::new(metrics),
+            heartbeat: match options.ping_every {
+                Some(every) => Heartbeat::OfClient(every, Pongs::new(metrics)),
+                None => {
+                    let action = if options.held.server.target.polls() { "hold" } else { "ping" };
+                    Heartbeat::OfServer(Punctuality::new(action, metrics))
+                }
+            },
+        }
     }
 
-    async fn hold(self: Rc<Self>, setup: Rc<Setup>) {
+    pub(super) async fn run(self: Rc<Self>, setup: Rc<Setup>) {
         let pace = ConnectSchedule::from_now(&setup.load);
-        setup.recorder.phase("connect");
+        setup.enter_phase("connect");
         let mut held = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
-            self.connected.increment();
             self.connects.record(&opened);
-            self.ping_times.note_announced(&opened);
-            self.hold_times.note_announced(&opened);
-            match self.ping_every {
-                None => held.spawn_local(self.clone().stay(opened.connection)),
-                Some(every) => held.spawn_local(self.clone().stay_and_ping(opened, every)),
-            };
+            match &self.heartbeat {
+                Heartbeat::OfClient(every, _) => {
+                    return drop(held.spawn_local(self.clone().stay_and_ping(opened, *every)));
+                }
+                Heartbeat::OfServer(actions) if setup.load.server.target.polls() => {
+                    actions.announce(opened.greeting.poll_hold);
+                }
+                Heartbeat::OfServer(actions) => actions.announce(opened.greeting.ping_interval),
+            }
+            held.spawn_local(self.clone().stay(opened.connection));
         })
         .await;
-        setup.recorder.phase("hold");
+        setup.enter_phase("hold");
         // This ends when the time is up, or when no connection is left.
         let _ = timeout_at(pace.end(&setup.load), held.join_all()).await;
     }
@@ -131,11 +74,17 @@ impl Hold {
     #[expect(clippy::manual_async_fn, reason = "see above")]
     fn stay(self: Rc<Self>, mut connection: ClientConnection) -> impl Future<Output = ()> {
         async move {
-            let mut last = LastPing::default();
-            let listening = self.answering.answer(&mut connection, |event| match event {
-                ClientEvent::Ping(_) => self.ping_times.record_ping(&mut last),
-                ClientEvent::EmptyPoll(time) => self.hold_times.record_hold(time),
-                ClientEvent::Pong(_) | ClientEvent::Text(_) | ClientEvent::Id(_) => {}
+            // When the last ping was answered. The first ping may arrive at any time, because servers spread
+            // pings over time.
+            let mut last = None;
+            let listening = self.answering.answer(&mut connection, |event| match (event, &self.heartbeat) {
+                (ClientEvent::Ping(_), Heartbeat::OfServer(pings)) => {
+                    let now = Instant::now();
+                    let before = last.replace(now);
+                    before.iter().for_each(|before| pings.record(now.saturating_duration_since(*before)));
+                }
+                (ClientEvent::EmptyPoll(time), Heartbeat::OfServer(holds)) => holds.record(time),
+                _ => {}
             });
             listening.await;
         }
@@ -143,19 +92,20 @@ impl Hold {
 
     /// Sends each ping when it is due, regardless of whether the previous ones have been answered.
     async fn stay_and_ping(self: Rc<Self>, opened: OpenedConnection, every: Duration) {
+        let Heartbeat::OfClient(_, pongs) = &self.heartbeat else { return };
         let OpenedConnection { mut connection, at, .. } = opened;
         let (mut pings, mut due) = (Pings::default(), at + every);
         loop {
-            let listened = self.answering.listen(&mut connection, |event| {
+            let listened = connection.listen(|event| {
                 if let ClientEvent::Pong(payload) = event {
-                    self.pongs.record_pong(&mut pings, payload);
+                    pongs.record_pong(&mut pings, payload);
                 }
             });
             tokio::select! {
-                Err(end) = listened => return self.answering.record_close(end),
+                _ = listened => return self.answering.unexpected_closes.increment(),
                 () = sleep_until(due) => {}
             }
-            let payload = self.pongs.next_ping(&mut pings, due);
+            let payload = pongs.next_ping(&mut pings, due);
             connection.ping(&payload).await;
             due += every;
         }

@@ -1,7 +1,8 @@
 //! Scenarios: what loadgen does to the server, and what it counts.
 //!
-//! Each scenario is a struct of counters that implements [`Scenario`]. [`crate::run`] drives it and may stop
-//! it at any point; the counters then still make a result.
+//! Each thread of a run has its own instance of the scenario, which opens a share of the connections. The
+//! instances create numbers of the same names in [`Metrics`], where they are added up. [`crate::run`] runs a
+//! scenario and may stop it at any point; the numbers then still make a result.
 
 mod abuse;
 mod answering;
@@ -9,83 +10,81 @@ mod channel;
 mod churn;
 mod connects;
 mod deadline;
-mod expire;
 mod fanout;
-mod figures;
 mod hold;
-mod hold_times;
-mod late;
-mod measured;
 mod mix;
 mod mute;
-mod outcome;
-mod ping_times;
 mod pongs;
-mod prepare;
-mod refusal;
+mod punctuality;
 mod restart;
-mod resume;
-mod slow;
-mod spread;
 mod storm;
-mod takeover;
-mod vanish;
-mod window;
 
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use encke_client::{ClientConnection, ClientFailure, Dialer, Greeting, Ticket};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use crate::args::Load;
-use crate::client::{ClientConnection, Dialer, Greeting, Ticket};
-use crate::client::{ClientFailure, Failures};
-use crate::progress::Bar;
-use crate::record::Recorder;
+use crate::args::{Load, ScenarioOptions};
+use crate::failures::Failures;
+use crate::record::{Metrics, Phases, Stalls};
 
-pub(crate) use self::figures::Figures;
-pub(crate) use self::measured::{LoadgenUsage, MeasureError, Measured, Numbers, WholeRunNumbers};
-pub(crate) use self::outcome::ScenarioOutcome;
-pub(crate) use self::prepare::{Prepared, prepare};
-pub(crate) use self::refusal::RunRefusal;
-
-/// Environment of a scenario.
-#[derive(Debug)]
+/// Environment of a scenario on one thread.
+#[derive(Clone, Debug)]
 pub(crate) struct Setup {
+    /// The share of the load that this thread generates.
     pub(crate) load: Load,
     pub(crate) dialer: Rc<Dialer>,
-    pub(crate) failures: Rc<Failures>,
-    pub(crate) recorder: Recorder,
-    pub(crate) refusal: RunRefusal,
+    pub(crate) failures: Failures,
+    /// `None` within a mix, which has phases of its own.
+    pub(crate) phases: Option<Phases>,
+    pub(crate) stalls: Stalls,
+    /// Receives why the run makes no sense, now that the server's parameters are known.
+    pub(crate) refusal: mpsc::Sender<String>,
 }
 
-/// Checks whether a run with this load could show nothing about a server with this greeting. Returns the
-/// reason if so.
-type Objection = fn(&Load, &Greeting) -> Option<String>;
-
-/// A scenario in progress.
-pub(crate) type ScenarioRun = Pin<Box<dyn Future<Output = ()>>>;
-
-pub(crate) trait Scenario {
-    /// Registers the counters and times that are worth a curve over time. Called once, before the scenario
-    /// runs. See [`crate::record`].
-    fn record(&self, recorder: &Recorder);
-    /// Runs the scenario to its end. Dropping the future drops every connection.
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun;
-    /// Returns the number of connections opened.
-    fn connected(&self) -> u64;
-    /// Returns the progress bars, always the same ones in the same order.
-    fn bars(&self, setup: &Setup) -> Vec<Bar>;
-    fn figures(&self) -> Figures;
-    /// Returns a check of the server's hello that detects whether the run could show nothing, if the scenario
-    /// has such a check.
-    fn objection(&self) -> Option<Objection> {
-        None
+impl Setup {
+    pub(crate) fn enter_phase(&self, name: &str) {
+        if let Some(phases) = &self.phases {
+            phases.enter(name);
+        }
     }
-    /// Returns everything that has been counted so far.
-    fn outcome(&self, setup: &Setup) -> ScenarioOutcome;
+
+    /// Ends the run as bad usage, instead of with a result.
+    pub(crate) fn refuse(&self, why: String) {
+        // The channel has room for one reason: the first one ends the run.
+        let _ = self.refusal.try_send(why);
+    }
+}
+
+/// A scenario. Each call runs it once. Dropping the future drops every connection.
+pub(crate) type Scenario = Box<dyn Fn(Rc<Setup>) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+fn scenario<S: 'static, F: Future<Output = ()> + 'static>(
+    scenario: S,
+    run: fn(Rc<S>, Rc<Setup>) -> F,
+) -> Scenario {
+    let scenario = Rc::new(scenario);
+    Box::new(move |setup| Box::pin(run(scenario.clone(), setup)))
+}
+
+/// Creates a scenario, which names its numbers in `metrics`.
+pub(crate) fn create(options: &ScenarioOptions, metrics: &Metrics) -> Scenario {
+    match options {
+        ScenarioOptions::Hold(it) => scenario(hold::Hold::new(it, metrics), hold::Hold::run),
+        ScenarioOptions::Mute(it) => scenario(mute::Mute::new(it, metrics), mute::Mute::run),
+        ScenarioOptions::Storm(_) => scenario(storm::Storm::new(metrics), storm::Storm::run),
+        ScenarioOptions::Churn(it) => scenario(churn::Churn::new(it, metrics), churn::Churn::run),
+        ScenarioOptions::Fanout(it) => scenario(fanout::Fanout::new(it, metrics), fanout::Fanout::run),
+        ScenarioOptions::Restart(it) => {
+            scenario(restart::Restart::new(it.clone(), metrics), restart::Restart::run)
+        }
+        ScenarioOptions::Abuse(it) => scenario(abuse::Abuse::new(it.clone(), metrics), abuse::Abuse::run),
+        ScenarioOptions::Mix(it) => scenario(mix::Mix::new(it, metrics), mix::Mix::run),
+    }
 }
 
 /// When connections are due. This is an open model, so a slow server does not slow down the schedule.
@@ -106,7 +105,7 @@ impl ConnectSchedule {
 
     /// Returns one attempt to open a new session for each connection of the load.
     fn attempts(self, load: &Load) -> impl Iterator<Item = Attempt> + use<> {
-        (0..load.connections).map(move |index| Attempt::new(index, self.due(index), None))
+        (0..load.connections).map(move |index| Attempt { index, due: self.due(index), resume: None })
     }
 
     /// Returns the time at which the last connection has been held for the full duration.
@@ -115,21 +114,12 @@ impl ConnectSchedule {
     }
 }
 
-/// A connection to open.
 #[derive(Debug)]
 struct Attempt {
     /// Index among all connections.
     index: u32,
     due: Instant,
     resume: Option<Ticket>,
-    /// Size of the kernel's receive buffer, if not the default.
-    receive_buffer_bytes: Option<u32>,
-}
-
-impl Attempt {
-    fn new(index: u32, due: Instant, resume: Option<Ticket>) -> Self {
-        Self { index, due, resume, receive_buffer_bytes: None }
-    }
 }
 
 /// A connection that has received its hello.
@@ -145,12 +135,6 @@ struct OpenedConnection {
     at: Instant,
 }
 
-impl OpenedConnection {
-    fn took(&self) -> Duration {
-        self.at.saturating_duration_since(self.due)
-    }
-}
-
 /// Opens each connection when it is due. Returns when the last attempt has succeeded or failed.
 async fn open_all(
     setup: &Rc<Setup>,
@@ -158,11 +142,12 @@ async fn open_all(
     mut on_open: impl FnMut(OpenedConnection),
 ) {
     let mut opening = JoinSet::new();
-    let mut settle =
-        |result: Result<Result<OpenedConnection, ClientFailure>, JoinError>| match task_result(result) {
-            Ok(opened) => on_open(opened),
-            Err(failure) => setup.failures.record(&failure),
-        };
+    let mut settle = |result: Result<Result<OpenedConnection, ClientFailure>, JoinError>| match result
+        .expect("tasks do not panic, and are not aborted while they are awaited")
+    {
+        Ok(opened) => on_open(opened),
+        Err(failure) => setup.failures.record(&failure),
+    };
     for attempt in attempts {
         let due = sleep_until(attempt.due);
         tokio::pin!(due);
@@ -182,13 +167,7 @@ async fn open_all(
 
 async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<OpenedConnection, ClientFailure> {
     let began = Instant::now();
-    let (connection, greeting) =
-        setup.dialer.open_with(attempt.resume.as_ref(), attempt.receive_buffer_bytes).await?;
-    let Attempt { index, due, .. } = attempt;
+    let Attempt { index, due, resume } = attempt;
+    let (connection, greeting) = setup.dialer.open(resume.as_ref()).await?;
     Ok(OpenedConnection { index, connection, greeting, due, began, at: Instant::now() })
-}
-
-/// Unwraps the result of a task.
-fn task_result<T>(result: Result<T, JoinError>) -> T {
-    result.expect("tasks do not panic, and are not aborted while they are awaited")
 }

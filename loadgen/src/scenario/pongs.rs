@@ -4,14 +4,12 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use crate::record::{Counter, Latency, Recorder};
-use crate::result::{Distribution, summed};
+use crate::record::{Counter, Latency, Metrics};
 
 /// Maximum number of pending pings per connection. Older pings are no longer tracked.
 const MAX_PENDING: usize = 64;
 
-/// Pings and pongs of all connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pongs {
     sent: Counter,
     answered: Counter,
@@ -27,9 +25,12 @@ pub(super) struct Pings {
 }
 
 impl Pongs {
-    pub(super) fn register(&self, recorder: &Recorder) {
-        recorder.counters([("pings_sent", &self.sent), ("pongs", &self.answered)]);
-        recorder.latency("pong", &self.time);
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        Self {
+            sent: metrics.counter("pings_sent"),
+            answered: metrics.counter("pongs"),
+            time: metrics.latency("pong"),
+        }
     }
 
     /// Records a ping that is sent now, and returns its payload: the ping's number.
@@ -56,24 +57,6 @@ impl Pongs {
             self.time.record(due, sent, now);
         }
     }
-
-    pub(super) fn outcome(&self) -> PongsOutcome {
-        PongsOutcome {
-            pings_sent: self.sent.get(),
-            pongs: self.answered.get(),
-            pong_ms: self.time.since_due(),
-            pong_from_start_ms: self.time.since_start(),
-        }
-    }
-}
-
-summed! {
-    pub(super) struct PongsOutcome {
-        pings_sent: u64,
-        pongs: u64,
-        pong_ms: Distribution,
-        pong_from_start_ms: Distribution,
-    }
 }
 
 #[cfg(test)]
@@ -82,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_pong_answers_its_ping_and_earlier_ones() {
-        let (pongs, mut pings) = (Pongs::default(), Pings::default());
+        let (pongs, mut pings) = (Pongs::new(&Metrics::new()), Pings::default());
         let payloads: Vec<_> = (0..4).map(|_| pongs.next_ping(&mut pings, Instant::now())).collect();
         for (payload, answered) in [
             (&payloads[1][..], 2),
@@ -95,12 +78,11 @@ mod tests {
             pongs.record_pong(&mut pings, payload);
             assert_eq!(pongs.answered.get(), answered, "{payload:?}");
         }
-        assert_eq!(pongs.outcome().pong_ms.number("count"), Ok(4.0));
     }
 
     #[test]
     fn pending_pings_are_limited() {
-        let (pongs, mut pings) = (Pongs::default(), Pings::default());
+        let (pongs, mut pings) = (Pongs::new(&Metrics::new()), Pings::default());
         let mut last = [0; 4];
         for _ in 0..MAX_PENDING * 3 {
             last = pongs.next_ping(&mut pings, Instant::now());

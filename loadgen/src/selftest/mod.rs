@@ -1,18 +1,12 @@
 //! `loadgen selftest`: checks that this program reports the faults that it promises to report.
 //!
-//! [`server`] is a small server with one [`fault`] at a time. Scenarios run against it with the same code as
-//! any other run, including the command line and the report. [`runs`] defines what each run reports about an
-//! honest server, [`cases`] which run reports which fault, and [`verdict`] checks the reports.
+//! [`server`] is a small server with a chosen [`behaviour`]. Scenarios run against it with the same code as any
+//! other run, including the command line and the report. [`cases`] defines what each run reports about the honest
+//! server, and about each faulty one.
 
+pub mod behaviour;
 mod cases;
-mod delivery;
-mod fault;
-mod invalid_frame;
-#[cfg(test)]
-mod result_keys;
-mod runs;
-mod server;
-mod verdict;
+pub(crate) mod server;
 
 use std::time::Duration;
 
@@ -21,44 +15,13 @@ use comfy_table::{Table, presets};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::time::{Instant, sleep_until};
 
-use self::cases::CASES;
-use self::fault::Fault;
-use self::runs::{RUNS, SelfTestRun};
+use self::behaviour::HONEST;
+use self::cases::{Fault, RUNS, SelfTestRun};
 use self::server::FaultyServer;
-use self::verdict::CaseVerdict;
 use crate::args::{LoadgenArgs, LoadgenCommand};
 use crate::progress::ProgressLog;
-use crate::result::Document;
+use crate::result::{Assertion, Document};
 use crate::run;
-
-/// A row of the self-test's table.
-#[derive(Debug)]
-struct SelfTestRow {
-    fault: &'static str,
-    scenario: &'static str,
-    reported: String,
-    verdict: CaseVerdict,
-}
-
-/// Verdicts on all runs.
-#[derive(Debug)]
-pub(crate) struct SelfTestOutcome(Vec<SelfTestRow>);
-
-impl SelfTestOutcome {
-    pub(crate) fn is_good(&self) -> bool {
-        self.0.iter().all(|line| line.verdict.is_good())
-    }
-
-    pub(crate) fn to_table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY);
-        table.set_header(["fault", "scenario", "reported", ""]);
-        for line in &self.0 {
-            table.add_row([line.fault, line.scenario, &line.reported, line.verdict.word()]);
-        }
-        table.to_string()
-    }
-}
 
 /// Time between the starts of consecutive runs. They share a thread, and connecting is their most expensive
 /// part.
@@ -67,117 +30,138 @@ const STAGGER: Duration = Duration::from_millis(40);
 /// together would use half a core: too much if another program needs it.
 const MAX_CONCURRENT_RUNS: usize = 20;
 
-/// Reports of every run with the honest server, and of every case.
-struct Reports {
-    honest: Vec<Document>,
-    faulty: Vec<Document>,
+/// A run against the honest server, or against a faulty one.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    run: &'static SelfTestRun,
+    fault: Option<&'static Fault>,
 }
+
+/// All trials, each with its report.
+#[derive(Debug)]
+pub(crate) struct SelfTestOutcome(Vec<(Trial, Document)>);
 
 /// Runs everything concurrently, since most of the time is spent waiting. Then repeats failed runs one by
 /// one, because a busy machine may be too slow for many concurrent runs.
 pub(crate) async fn run() -> Result<SelfTestOutcome, String> {
-    let mut reports = Reports::measure().await?;
-    reports.repeat_failed().await?;
-    Ok(reports.judge())
+    let mut start = Instant::now();
+    let measured = Trial::all().map(|trial| {
+        start += STAGGER;
+        trial.measure(start)
+    });
+    let measured = stream::iter(measured).buffered(MAX_CONCURRENT_RUNS).try_collect();
+    let mut outcome = SelfTestOutcome(measured.await?);
+    for index in 0..outcome.0.len() {
+        let (trial, report) = &outcome.0[index];
+        if !outcome.is_as_expected(*trial, report) {
+            outcome.0[index] = trial.measure(Instant::now()).await?;
+        }
+    }
+    Ok(outcome)
 }
 
-impl Reports {
-    async fn measure() -> Result<Self, String> {
-        let honest = RUNS.map(|run| (run, Fault::None));
-        let faulty = CASES.iter().map(|case| (case.run, case.fault));
-        let mut honest = measure_all(honest.into_iter().chain(faulty)).await?;
-        let faulty = honest.split_off(RUNS.len());
-        Ok(Self { honest, faulty })
+impl Trial {
+    /// Returns all trials: of each run, the one with the honest server comes first.
+    fn all() -> impl Iterator<Item = Self> {
+        RUNS.iter().flat_map(|run| {
+            [None].into_iter().chain(run.faults.iter().map(Some)).map(move |fault| Self { run, fault })
+        })
     }
 
-    async fn repeat_failed(&mut self) -> Result<(), String> {
-        for (run, report) in RUNS.iter().zip(&mut self.honest) {
-            if !run.judge(report).is_good() {
-                *report = measure(run, Fault::None).await?;
+    async fn measure(self, start: Instant) -> Result<(Self, Document), String> {
+        sleep_until(start).await;
+        let behaviour = self.fault.map_or(HONEST, |fault| fault.behaviour);
+        let server = FaultyServer::start(move |_| behaviour).await;
+        let server = server.map_err(|error| format!("cannot serve: {error}"))?;
+        let words = format!("loadgen {}", self.run.words.replace("URL", &server.url()));
+        match LoadgenArgs::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?.command {
+            LoadgenCommand::Run(scenario) => {
+                let report = run::measure(&scenario, &ProgressLog::silent()).await;
+                Ok((self, report.map_err(|why| why.to_string())?))
             }
+            LoadgenCommand::Selftest => Err("only scenarios can be run here".to_owned()),
         }
-        for (index, case) in CASES.iter().enumerate() {
-            if !case.judge(&self.faulty[index], self.honest_report(case.run)).is_good() {
-                self.faulty[index] = measure(case.run, case.fault).await?;
-            }
-        }
-        Ok(())
+    }
+
+    fn checks(self) -> Vec<Assertion> {
+        let checks = self.fault.map_or(self.run.honest_checks, |fault| fault.checks).split_whitespace();
+        checks.map(|check| check.parse().expect("the checks are valid assertions")).collect()
+    }
+
+    /// Returns the numbers of the report that reveal the fault, or those that should not occur with an honest
+    /// server.
+    fn reported(self, report: &Document) -> String {
+        let checks = self.checks().into_iter().filter(|check| self.fault.is_some() || !holds(check, report));
+        let reported = checks.map(|check| match report.number(check.path()) {
+            Ok(number) => format!("{} {number}", check.path()),
+            Err(_) => format!("{} -", check.path()),
+        });
+        let reported = reported.collect::<Vec<_>>().join(", ");
+        if reported.is_empty() { "nothing".to_owned() } else { reported }
+    }
+}
+
+fn holds(check: &Assertion, report: &Document) -> bool {
+    check.judge(report).holds == Some(true)
+}
+
+impl SelfTestOutcome {
+    pub(crate) fn is_good(&self) -> bool {
+        self.0.iter().all(|(trial, report)| self.is_as_expected(*trial, report))
+    }
+
+    /// Returns whether all checks hold, and in the case of a fault, not for the honest server as well.
+    fn is_as_expected(&self, trial: Trial, report: &Document) -> bool {
+        let shown = |report| trial.checks().iter().all(|check| holds(check, report));
+        shown(report) && (trial.fault.is_none() || !shown(self.honest_report(trial.run)))
     }
 
     fn honest_report(&self, run: &SelfTestRun) -> &Document {
-        &self.honest[index_of(run)]
+        let honest = self.0.iter().find(|(trial, _)| trial.run.words == run.words && trial.fault.is_none());
+        &honest.expect("each run also has an honest server").1
     }
 
-    fn judge(&self) -> SelfTestOutcome {
-        let honest = RUNS.iter().zip(&self.honest).map(|(run, report)| SelfTestRow {
-            fault: Fault::None.describe(),
-            scenario: run.scenario(),
-            reported: run.reported(report),
-            verdict: run.judge(report),
-        });
-        let faulty = CASES.iter().zip(&self.faulty).map(|(case, report)| SelfTestRow {
-            fault: case.fault.describe(),
-            scenario: case.run.scenario(),
-            reported: case.reported(report),
-            verdict: case.judge(report, self.honest_report(case.run)),
-        });
-        SelfTestOutcome(honest.chain(faulty).collect())
-    }
-}
-
-/// Returns the index of a run in [`RUNS`].
-fn index_of(run: &SelfTestRun) -> usize {
-    RUNS.iter().position(|known| known.words == run.words).expect("each run also has an honest server")
-}
-
-/// Returns the reports of all these runs, at most [`MAX_CONCURRENT_RUNS`] of which run at the same time.
-async fn measure_all(
-    runs: impl Iterator<Item = (&'static SelfTestRun, Fault)>,
-) -> Result<Vec<Document>, String> {
-    let mut start = Instant::now();
-    let measured = runs.map(|(run, fault)| {
-        start += STAGGER;
-        measure_at(start, run, fault)
-    });
-    stream::iter(measured).buffered(MAX_CONCURRENT_RUNS).try_collect().await
-}
-
-async fn measure_at(start: Instant, run: &SelfTestRun, fault: Fault) -> Result<Document, String> {
-    sleep_until(start).await;
-    measure(run, fault).await
-}
-
-/// Returns the report of one run against a server with one fault.
-async fn measure(run: &SelfTestRun, fault: Fault) -> Result<Document, String> {
-    let server = FaultyServer::start(fault).await.map_err(|error| format!("cannot serve: {error}"))?;
-    let words = format!("loadgen {}", run.words.replace("URL", &server.url()));
-    match LoadgenArgs::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?.command {
-        LoadgenCommand::Run(scenario) => {
-            run::measure(&scenario, &ProgressLog::silent()).await.map_err(|why| why.to_string())
+    pub(crate) fn to_table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_BORDERS_ONLY);
+        table.set_header(["fault", "scenario", "reported", ""]);
+        for (trial, report) in &self.0 {
+            let verdict = match (trial.fault, self.is_as_expected(*trial, report)) {
+                (None, true) => "clean",
+                (None, false) => "NOT CLEAN",
+                (Some(_), true) => "found",
+                (Some(_), false) => "MISSED",
+            };
+            let fault = trial.fault.map_or("nothing", |fault| fault.description);
+            let scenario = trial.run.words.split(' ').next().unwrap_or_default();
+            table.add_row([fault, scenario, &trial.reported(report), verdict]);
         }
-        _ => Err("only scenarios can be run here".to_owned()),
+        table.to_string()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::runtime::{Builder, LocalOptions};
-
     use super::*;
+    use crate::result::Group;
 
-    /// Checks the case of a scenario that cannot detect a fault: it reports the same about the faulty server
-    /// as about the honest one. This must count as missed, even on a busy machine.
     #[test]
-    fn undetected_faults_are_missed() {
-        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-        let runtime = runtime.expect("the runtime can be created");
-        let runs = RUNS.into_iter().map(|run| (run, Fault::None));
-        let honest = runtime.block_on(measure_all(runs)).expect("every run completes");
-        let faulty = CASES.iter().map(|case| honest[index_of(case.run)].clone()).collect();
-        let outcome = Reports { honest, faulty }.judge();
-        let (honest, faulty) = outcome.0.split_at(RUNS.len());
-        assert_eq!((honest.len(), faulty.len()), (RUNS.len(), CASES.len()));
-        assert!(faulty.iter().all(|line| line.verdict == CaseVerdict::Missed), "{}", outcome.to_table());
-        assert!(!outcome.is_good());
+    fn a_fault_is_found_if_only_the_faulty_report_shows_it() {
+        let is_lossy = |trial: &Trial| trial.fault.is_some_and(|it| it.description == "loses a message");
+        let faulty = Trial::all().find(is_lossy).expect("the fault exists");
+        let report = |lost: u64| {
+            let numbers = Group::default().with("lost", lost).with("duplicated", 0).with("misordered", 0);
+            Document { numbers, ..Document::default() }
+        };
+        let is_found = |faulty_report, honest_report| {
+            let honest = Trial { fault: None, ..faulty };
+            let outcome = SelfTestOutcome(vec![(honest, honest_report), (faulty, faulty_report)]);
+            !outcome.to_table().contains("MISSED")
+        };
+        assert!(is_found(report(1), report(0)));
+        assert!(!is_found(report(0), report(0)), "not seen");
+        assert!(!is_found(report(1), report(1)), "seen with the honest server too");
+        assert!(!is_found(Document::default(), report(0)), "no longer counted");
+        assert_eq!(faulty.reported(&report(1)), "lost 1, duplicated 0, misordered 0");
     }
 }

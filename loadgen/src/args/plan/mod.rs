@@ -60,7 +60,6 @@ struct RawPhase {
 }
 
 impl Plan {
-    /// Reads a plan from a file. Used as a clap value parser.
     pub(super) fn from_file(path: &str) -> Result<Self, String> {
         fs::read_to_string(path).map_err(|error| error.to_string())?.parse()
     }

@@ -26,21 +26,17 @@ impl PlannedRun {
         let scenario = take_string(&mut table, "scenario")?.ok_or("a run without a scenario")?;
         let name = take_string(&mut table, "name")?.unwrap_or_else(|| scenario.clone());
         let in_run = |error: String| format!("run {name:?}: {error}");
-        if scenario == "mix" {
-            return Err(in_run("a mix cannot contain a mix".to_owned()));
-        }
-        if scenario == "abuse" {
-            return Err(in_run(
-                "abuse cannot be part of a mix: it measures one attacker beside one session".to_owned(),
-            ));
-        }
-        if scenario == "restart" {
-            return Err(in_run(
-                "restart cannot be part of a mix: it would restart the server of all other runs".to_owned(),
-            ));
-        }
-        if kind == PhaseKind::Ramp && scenario != "hold" {
-            return Err(in_run("a ramp allows only hold: other connections do not stay open".to_owned()));
+        let refused = match scenario.as_str() {
+            "mix" => "a mix cannot contain a mix",
+            "abuse" => "abuse cannot be part of a mix: it measures one attacker beside one session",
+            "restart" => "restart cannot be part of a mix: it would restart the server of all other runs",
+            other if kind == PhaseKind::Ramp && other != "hold" => {
+                "a ramp allows only hold: other connections do not stay open"
+            }
+            _ => "",
+        };
+        if !refused.is_empty() {
+            return Err(in_run(refused.to_owned()));
         }
         set_defaults(&mut table, &scenario, kind, phase).map_err(in_run)?;
         let mut words = vec!["loadgen".to_owned(), scenario, PLACEHOLDER_URL.to_owned()];
@@ -50,7 +46,7 @@ impl PlannedRun {
         let args = LoadgenArgs::try_parse_from(words).map_err(|error| in_run(reason(&error)))?;
         match args.command {
             LoadgenCommand::Run(scenario) => Ok(Self { name, scenario }),
-            LoadgenCommand::Selftest | LoadgenCommand::Compare(_) => Err(in_run("not a scenario".to_owned())),
+            LoadgenCommand::Selftest => Err(in_run("not a scenario".to_owned())),
         }
     }
 }
@@ -72,7 +68,7 @@ fn set_defaults(table: &mut Table, scenario: &str, kind: PhaseKind, phase: Durat
     }
     // Leave the other scenarios alone: they act at the end of their duration, and only the plan's author
     // knows when that should be.
-    if ["hold", "mute", "late"].contains(&scenario) {
+    if ["hold", "mute"].contains(&scenario) {
         let duration = humantime::format_duration(phase).to_string().replace(' ', "");
         table.entry("duration").or_insert_with(|| duration.into());
     }

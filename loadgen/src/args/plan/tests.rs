@@ -78,7 +78,6 @@ fn errors_name_the_problem() {
         (&run("scenario = 'mix'"), "cannot contain a mix"),
         (&run("scenario = 'abuse'"), "one attacker"),
         (&run("scenario = 'restart'"), "restart the server"),
-        (&run("scenario = 'storm', connections = 5"), "--rate"),
         (&with("connectoins = 5"), "run \"storm\": unexpected key '--connectoins'"),
         (&with("json = 'x'"), "json belongs to the mix"),
         (&with("share = true"), "share must be a string or a number"),

@@ -1,6 +1,5 @@
 //! The attacker: a separate thread with its own connections, from its own source address.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -9,7 +8,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use encke_client::transport::websocket::{Opcode, write_frame};
+use encke_client::transport::{ConnectError, ResponseHead, Stream};
+use encke_client::{
+    ChannelReader, ClientConnection, ClientEvent, ClientFailure, ConnectionEnd, DialOptions, Dialer,
+    Greeting, Received, ServerUrl, Sources, Target, Ticket,
+};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -17,15 +21,8 @@ use tokio::time::{interval, sleep, timeout};
 
 use super::attack;
 use super::costs::{AttackCosts, OpenGuard};
-use crate::args::{Attack, FrameKind};
-use crate::client::{
-    ChannelReader, ClientConnection, ClientEvent, ClientFailure, DialOptions, Dialer, Greeting, Received,
-    Ticket,
-};
+use crate::args::{AbuseOptions, Attack};
 use crate::record::Traffic;
-use crate::target::{ServerUrl, Target};
-use crate::transport::websocket::{ConnectionEnd, Opcode, write_frame};
-use crate::transport::{ConnectError, ResponseHead, Sources};
 
 /// Index of the source address 127.0.0.1, used if the server is on loopback. The healthy session uses another
 /// address.
@@ -36,15 +33,12 @@ const CPU_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for the replies to a batch of commands.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Parameters of an attack.
 #[derive(Clone, Debug)]
 pub(super) struct AttackParameters {
     pub(super) attack: Attack,
-    pub(super) connections: u32,
-    pub(super) kind: Option<FrameKind>,
+    pub(super) options: AbuseOptions,
     pub(super) server: SocketAddr,
     pub(super) dial: DialOptions,
-    pub(super) duration: Duration,
 }
 
 /// State shared by the connections of an attack.
@@ -52,11 +46,11 @@ pub(super) struct AttackParameters {
 pub(super) struct Attacker {
     pub(super) parameters: AttackParameters,
     dialer: Dialer,
-    costs: Arc<AttackCosts>,
+    pub(super) costs: Arc<AttackCosts>,
     reader: ChannelReader,
 }
 
-/// A connection that the server has admitted. When dropped, it closes with a reset.
+/// A connection that the server has admitted.
 #[derive(Debug)]
 pub(super) struct AttackSession {
     pub(super) connection: ClientConnection,
@@ -98,11 +92,11 @@ pub(super) fn attack(
 }
 
 async fn run_attack(parameters: AttackParameters, costs: Arc<AttackCosts>, mut done: oneshot::Sender<()>) {
-    let AttackParameters { attack, connections, duration, .. } = parameters;
+    let (attack, options) = (parameters.attack, parameters.options.clone());
     let attacker = Rc::new(Attacker::new(parameters, costs.clone()));
     let worker = attack::worker(attack);
     let mut workers = JoinSet::new();
-    for index in 0..connections {
+    for index in 0..options.connections(attack) {
         workers.spawn_local(worker(attacker.clone(), index));
     }
     let watch_cpu = async {
@@ -113,7 +107,7 @@ async fn run_attack(parameters: AttackParameters, costs: Arc<AttackCosts>, mut d
         }
     };
     tokio::select! {
-        () = sleep(duration) => {}
+        () = sleep(options.duration) => {}
         () = done.closed() => {}
         () = watch_cpu => {}
     }
@@ -126,12 +120,15 @@ async fn run_attack(parameters: AttackParameters, costs: Arc<AttackCosts>, mut d
 impl Attacker {
     fn new(parameters: AttackParameters, costs: Arc<AttackCosts>) -> Self {
         let sources = Sources::new(parameters.server, ATTACKER_ADDRESS..ATTACKER_ADDRESS + 1);
-        let dialer = Dialer::new(parameters.dial.clone(), sources, &Traffic::default());
-        Self { parameters, dialer, costs, reader: ChannelReader::new("") }
-    }
-
-    pub(super) fn target(&self) -> Target {
-        self.parameters.dial.target
+        let dial = DialOptions {
+            receive_buffer_bytes: attack::receive_buffer_bytes(parameters.attack),
+            // Otherwise data that the server has not read would stay queued long after the attack, and the port
+            // would be in use for a minute.
+            closes_with_reset: true,
+            ..parameters.dial.clone()
+        };
+        let dialer = Dialer::new(dial, sources, &Traffic::default());
+        Self { parameters, dialer, costs, reader: ChannelReader::new(Target::Encke, "") }
     }
 
     pub(super) fn url(&self) -> &ServerUrl {
@@ -139,36 +136,20 @@ impl Attacker {
     }
 
     /// Opens a TCP connection without sending anything. `None` after a failure, which is counted.
-    pub(super) async fn connect(&self) -> Option<TcpStream> {
-        self.costs.count_connection();
+    pub(super) async fn connect(&self) -> Option<Stream> {
+        self.costs.connections.increment();
         match self.dialer.connect().await {
-            Ok((stream, _)) => {
-                // Close with a reset, as for sessions. If this fails, a port stays in use.
-                let _ = stream.set_zero_linger();
-                Some(stream)
-            }
+            Ok(stream) => Some(stream),
             Err(failure) => self.count_failure(&failure).await,
         }
     }
 
     /// Opens a session, or resumes one. `None` after a failure, which is counted.
     pub(super) async fn open(&self, resume: Option<&Ticket>) -> Option<AttackSession> {
-        self.open_with(resume, None).await
-    }
-
-    /// Like [`Self::open`], with this size for the kernel's receive buffer.
-    pub(super) async fn open_with(
-        &self,
-        resume: Option<&Ticket>,
-        buffer: Option<u32>,
-    ) -> Option<AttackSession> {
-        self.costs.count_connection();
+        self.costs.connections.increment();
         self.costs.count_sent(self.dialer.opening_bytes(resume).await, 0);
-        match self.dialer.open_with(resume, buffer).await {
-            Ok((mut connection, greeting)) => {
-                // Close with a reset. Otherwise data that the server has not read would stay queued long
-                // after the attack, and the port would be in use for a minute.
-                connection.reset_on_drop();
+        match self.dialer.open(resume).await {
+            Ok((connection, greeting)) => {
                 Some(AttackSession { connection, greeting, _place: self.costs.count_open() })
             }
             Err(failure) => self.count_failure(&failure).await,
@@ -181,24 +162,14 @@ impl Attacker {
         None
     }
 
-    pub(super) fn count_sent(&self, bytes: usize, requests: u64) {
-        self.costs.count_sent(bytes, requests);
-    }
-
-    pub(super) fn count_answer(&self, kind: &str) {
-        self.costs.count_answer(kind);
-    }
-
     /// Counts the response to a request, or the error that occurred instead.
     pub(super) fn count_response(&self, answer: Result<ResponseHead, ConnectError>) {
         match answer {
             Ok(ResponseHead { status, .. }) | Err(ConnectError::Refused(status)) => {
-                self.count_answer(&format!("http_{status}"));
+                self.costs.count_answer(&format!("http_{status}"));
             }
-            Err(ConnectError::Io(_)) => self.count_answer("cut"),
-            Err(ConnectError::NotHttp(_) | ConnectError::Upgrade(_) | ConnectError::NoEventStream) => {
-                self.count_answer("other");
-            }
+            Err(ConnectError::Io(_)) => self.costs.count_answer("cut"),
+            Err(_) => self.costs.count_answer("other"),
         }
     }
 
@@ -220,55 +191,42 @@ impl Attacker {
     /// Sends commands together, and reads until each has a reply. Returns false if the connection ended, or
     /// the replies took too long.
     pub(super) async fn send_batch(&self, session: &mut AttackSession, batch: &CommandBatch) -> bool {
-        self.count_sent(batch.frames.len(), batch.commands.into());
+        self.costs.count_sent(batch.frames.len(), batch.commands.into());
         session.connection.queue(&batch.frames);
         let mut unanswered = batch.commands;
         let answers = session.connection.each(|event| {
             unanswered = unanswered.saturating_sub(self.count_reply(event).into());
             if unanswered == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        match timeout(BATCH_TIMEOUT, answers).await {
-            Ok(Ok(())) => true,
-            Ok(Err(end)) => {
-                self.count_end(end);
-                false
-            }
-            Err(_) => {
-                self.count_answer("no_answer");
-                false
-            }
+        let answered = timeout(BATCH_TIMEOUT, answers).await;
+        match answered {
+            Ok(Ok(())) => {}
+            Ok(Err(end)) => self.count_end(end),
+            Err(_) => self.costs.count_answer("no_answer"),
+        }
+        matches!(answered, Ok(Ok(())))
+    }
+
+    /// Queues frames that count as one request. They are sent with the next read.
+    pub(super) fn queue(&self, session: &mut AttackSession, frames: &[u8]) {
+        if !frames.is_empty() {
+            self.costs.count_sent(frames.len(), 1);
+            session.connection.queue(frames);
         }
     }
 
     /// Sends these frames repeatedly, as fast as the server accepts them, until the connection ends.
     pub(super) async fn flood(&self, session: &mut AttackSession, frames: &[u8], requests: u64) {
         let next = |out: &mut Vec<u8>| {
-            self.count_sent(frames.len(), requests);
+            self.costs.count_sent(frames.len(), requests);
             out.extend_from_slice(frames);
         };
-        let end = session
-            .connection
-            .flood(next, |event| {
-                self.count_reply(event);
-            })
-            .await;
+        let end = session.connection.flood(next, |event| _ = self.count_reply(event)).await;
         self.count_end(end);
     }
 
-    /// Reads until the connection ends.
     pub(super) async fn read_to_end(&self, session: &mut AttackSession) {
-        let result = session.connection.each(|event| {
-            self.count_reply(event);
-            ControlFlow::<Infallible>::Continue(())
-        });
-        let Err(end) = result.await;
+        let end = session.connection.listen(|event| _ = self.count_reply(event)).await;
         self.count_end(end);
-    }
-}
-
-impl AttackSession {
-    /// Closes the session, so that the server keeps nothing of it.
-    pub(super) async fn close(mut self) {
-        self.connection.send(r#"{"close":{}}"#).await;
     }
 }

@@ -1,16 +1,14 @@
 //! A client that connects during the attack, to see whether the server admits it. After the attack, the
 //! client fetches the messages that the healthy session published.
 
-use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
-use super::healthy::{Healthy, dialer};
-use crate::client::{ChannelReader, ClientEvent, Received};
-use crate::result::{Group, millis};
+use super::healthy::{Healthy, HealthyEvent, HealthyProtocol, dialer};
+use crate::record::{Highest, Metrics};
+use crate::result::millis;
 use crate::scenario::Setup;
 
 /// Index of the source address 127.0.0.3, used if the server is on loopback.
@@ -18,20 +16,30 @@ const VISITOR_ADDRESS: u8 = 2;
 /// How long to wait for missing history.
 const GRACE: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct AttackVisitor {
-    is_admitted: Cell<Option<bool>>,
-    took: Cell<Option<Duration>>,
-    history_expected: Cell<Option<u64>>,
-    history_received: Cell<Option<u64>>,
+    /// 1 if the visitor was admitted, 0 if not.
+    admitted: Highest,
+    connect_ms: Highest,
+    history_expected: Highest,
+    history_received: Highest,
 }
 
+#[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
 impl AttackVisitor {
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        let metrics = metrics.below("visitor");
+        let names = ["admitted", "connect_ms", "history_expected", "history_received"];
+        let [admitted, connect_ms, history_expected, history_received] =
+            names.map(|name| metrics.highest(name));
+        Self { admitted, connect_ms, history_expected, history_received }
+    }
+
     pub(super) async fn connect(&self, setup: &Setup) {
         let start = Instant::now();
         let opened = dialer(setup, VISITOR_ADDRESS).open(None).await;
-        self.took.set(Some(start.elapsed()));
-        self.is_admitted.set(Some(opened.is_ok()));
+        self.connect_ms.record(millis(start.elapsed()));
+        self.admitted.record(f64::from(u8::from(opened.is_ok())));
         match opened {
             Ok((connection, _)) => connection.close().await,
             Err(failure) => setup.failures.record(&failure),
@@ -44,36 +52,25 @@ impl AttackVisitor {
         let Some((position, expected)) = healthy.history().filter(|(_, expected)| *expected > 0) else {
             return;
         };
-        self.history_expected.set(Some(expected));
-        self.history_received.set(Some(0));
+        self.history_expected.record(expected as f64);
+        self.history_received.record(0.0);
         let Ok((mut connection, _)) = dialer(setup, VISITOR_ADDRESS).open(None).await else { return };
-        let channel = Value::from(healthy.channel());
-        let epoch = Value::from(position.epoch.as_str());
-        let since = format!(r#"{{"epoch":{epoch},"offset":{}}}"#, position.offset);
-        connection.send(&format!(r#"{{"id":1,"subscribe":{{"channel":{channel},"since":{since}}}}}"#)).await;
-        let reader = ChannelReader::new(healthy.channel());
+        let protocol = HealthyProtocol::new(setup.load.server.target, &healthy.channel);
+        let Some(subscribe) = protocol.subscribe(Some(&position)) else { return };
+        connection.send(&subscribe).await;
         let last = position.offset + expected;
-        let mut received = 0;
+        let mut received = 0_u64;
         let read = connection.each(|event| {
-            let ClientEvent::Text(text) = event else { return ControlFlow::Continue(()) };
-            let Received::Message { offset, .. } = reader.read(text) else {
+            let Some(HealthyEvent::Arrived { offset, .. }) = protocol.decode(event) else {
                 return ControlFlow::Continue(());
             };
             // Ignore later messages, which are published during this read.
             received += u64::from(offset <= last);
-            self.history_received.set(Some(received));
+            self.history_received.record(received as f64);
             if offset >= last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         // Messages that did not arrive are missing from the count.
         let _ = timeout(GRACE, read).await;
         connection.close().await;
-    }
-
-    pub(super) fn outcome(&self) -> Group {
-        Group::default()
-            .with("admitted", self.is_admitted.get().map(u64::from))
-            .with("connect_ms", self.took.get().map(millis))
-            .with("history_expected", self.history_expected.get())
-            .with("history_received", self.history_received.get())
     }
 }

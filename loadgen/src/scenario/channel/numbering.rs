@@ -1,6 +1,5 @@
 //! Checks that the seqs of a session are consecutive.
 
-/// Last seq of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbering {
     last: u64,

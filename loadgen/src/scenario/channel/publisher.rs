@@ -1,125 +1,115 @@
 //! Publishes every message when it is due, regardless of whether the server keeps up.
 
 use std::ops::ControlFlow;
-use std::rc::Rc;
 
+use encke_client::{AdminClient, ClientConnection, ClientEvent, ClientFailure, ConnectionEnd, Received};
 use serde_json::Value;
 use tokio::time::sleep_until;
 
 use super::schedule::Schedule;
-use crate::args::PublishBy;
-use crate::client::AdminClient;
-use crate::client::{ChannelReader, Received};
-use crate::client::{ClientConnection, ClientEvent};
-use crate::client::{ClientFailure, Failures};
-use crate::record::Counter;
+use super::subscribers::SubscriberGroup;
+use crate::args::{ChannelLoad, PublishBy};
+use crate::failures::Failures;
 use crate::scenario::Setup;
-use crate::transport::websocket::ConnectionEnd;
 
-/// Connection used to publish.
-pub(super) enum ChannelPublisher {
+pub(in crate::scenario) enum ChannelPublisher {
     Connection(ClientConnection),
     Admin(AdminClient),
 }
 
-/// Messages to publish, and the counters for the replies.
-pub(super) struct PublishJob<'a> {
-    pub(super) channel: String,
-    pub(super) schedule: &'a Schedule,
-    pub(super) reader: &'a ChannelReader,
-    /// Messages that the server confirmed.
-    pub(super) published: &'a Counter,
-    pub(super) failures: &'a Failures,
-}
-
 impl ChannelPublisher {
-    pub(super) async fn open(
-        options: &crate::args::ChannelLoad,
-        setup: &Rc<Setup>,
+    pub(in crate::scenario) async fn open(
+        options: &ChannelLoad,
+        setup: &Setup,
     ) -> Result<Self, ClientFailure> {
-        match (options.publisher, &options.server.cost.admin) {
-            (PublishBy::Admin, Some(url)) => {
-                Ok(Self::Admin(AdminClient::new(url.clone(), options.server.cost.api_key.as_deref())?))
-            }
-            (PublishBy::Admin | PublishBy::Ws, _) => {
-                setup.dialer.open(None).await.map(|(connection, _)| Self::Connection(connection))
-            }
+        match admin_client(options)? {
+            Some(admin) => Ok(Self::Admin(admin)),
+            None => setup.dialer.open(None).await.map(|(connection, _)| Self::Connection(connection)),
         }
     }
+}
 
+/// Returns the client of the admin API, if messages are published there.
+pub(in crate::scenario) fn admin_client(options: &ChannelLoad) -> Result<Option<AdminClient>, ClientFailure> {
+    let cost = &options.server.cost;
+    let url = cost.admin.clone().filter(|_| options.publisher == PublishBy::Admin);
+    url.map(|url| AdminClient::new(url, cost.api_key.as_deref(), &cost.tls)).transpose()
+}
+
+impl SubscriberGroup {
     /// Publishes the messages. Returns when everything is published and answered, or when publishing cannot
     /// continue.
-    pub(super) async fn run(self, work: PublishJob<'_>) {
-        match self {
-            Self::Connection(connection) => work.over_websocket(connection).await,
-            Self::Admin(admin) => work.over_admin_api(admin).await,
+    pub(in crate::scenario) async fn publish(
+        &self,
+        publisher: ChannelPublisher,
+        schedule: &Schedule,
+        failures: &Failures,
+    ) {
+        match publisher {
+            ChannelPublisher::Connection(connection) => {
+                if let Err(end) = self.publish_over_connection(connection, schedule, failures).await {
+                    failures.record(&ClientFailure::PublisherGone(end.to_string()));
+                }
+            }
+            ChannelPublisher::Admin(admin) => self.publish_over_admin_api(admin, schedule, failures).await,
         }
-    }
-}
-
-impl PublishJob<'_> {
-    fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
-        (0..).take(self.schedule.len())
     }
 
     /// Sends commands without waiting for their replies, and reads the replies in between.
-    async fn over_websocket(&self, mut connection: ClientConnection) {
+    async fn publish_over_connection(
+        &self,
+        mut connection: ClientConnection,
+        schedule: &Schedule,
+        failures: &Failures,
+    ) -> Result<(), ConnectionEnd> {
         let mut unanswered = 0_u64;
-        for number in self.numbers() {
-            let due = sleep_until(self.schedule.due(number));
+        for number in schedule.numbers() {
             // Not biased: a delayed publisher must still read, or the server stops reading.
             tokio::select! {
-                () = due => {}
-                end = self.listen(&mut connection, &mut unanswered) => return self.record_loss(end),
+                () = sleep_until(schedule.due(number)) => {}
+                end = self.read_replies(&mut connection, &mut unanswered, false, failures) => return end,
             }
-            let data = self.schedule.data(number);
-            let id = u64::from(number) + 1;
             unanswered += 1;
-            self.schedule.note_start(number);
-            connection.publish(id, &self.channel, &data).await;
+            schedule.note_start(number);
+            connection.publish(u64::from(number) + 1, &self.channel, &schedule.data(number)).await;
         }
-        while unanswered > 0 {
-            if let Err(end) = connection.each(|event| self.receive(event, &mut unanswered)).await {
-                return self.record_loss(end);
+        self.read_replies(&mut connection, &mut unanswered, true, failures).await
+    }
+
+    /// Counts replies until the connection ends, or until all messages are answered if this is `the_rest`.
+    async fn read_replies(
+        &self,
+        connection: &mut ClientConnection,
+        unanswered: &mut u64,
+        the_rest: bool,
+        failures: &Failures,
+    ) -> Result<(), ConnectionEnd> {
+        if the_rest && *unanswered == 0 {
+            return Ok(());
+        }
+        let read = connection.each(|event| {
+            let ClientEvent::Text(text) = event else { return ControlFlow::Continue(()) };
+            let Received::Reply(error) = self.reader.read(text) else { return ControlFlow::Continue(()) };
+            *unanswered = unanswered.saturating_sub(1);
+            match error {
+                None => self.published.increment(),
+                Some(code) => failures.record(&ClientFailure::Publish(code.into_owned())),
             }
-        }
-    }
-
-    /// Reads replies until the connection ends.
-    async fn listen(&self, connection: &mut ClientConnection, unanswered: &mut u64) -> ConnectionEnd {
-        loop {
-            if let Err(end) = connection.each(|event| self.receive(event, unanswered)).await {
-                return end;
-            }
-        }
-    }
-
-    /// Counts a reply. Breaks after each reply.
-    fn receive(&self, event: ClientEvent<'_>, unanswered: &mut u64) -> ControlFlow<()> {
-        let ClientEvent::Text(text) = event else { return ControlFlow::Continue(()) };
-        let Received::Reply(error) = self.reader.read(text) else { return ControlFlow::Continue(()) };
-        *unanswered = unanswered.saturating_sub(1);
-        match error {
-            None => self.published.increment(),
-            Some(code) => self.failures.record(&ClientFailure::Publish(code.into_owned())),
-        }
-        ControlFlow::Break(())
-    }
-
-    fn record_loss(&self, end: ConnectionEnd) {
-        self.failures.record(&ClientFailure::PublisherGone(end.to_string()));
+            if the_rest && *unanswered == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        read.await
     }
 
     /// Makes one call after the other. A slow call delays the next one, which shows in the latencies.
-    async fn over_admin_api(&self, mut admin: AdminClient) {
+    async fn publish_over_admin_api(&self, mut admin: AdminClient, schedule: &Schedule, failures: &Failures) {
         let channel = Value::from(self.channel.as_str());
-        for number in self.numbers() {
-            sleep_until(self.schedule.due(number)).await;
-            let data = self.schedule.data(number);
-            self.schedule.note_start(number);
+        for number in schedule.numbers() {
+            sleep_until(schedule.due(number)).await;
+            let data = schedule.data(number);
+            schedule.note_start(number);
             match admin.publish(format!(r#"{{"channel":{channel},"data":{data}}}"#)).await {
                 Ok(()) => self.published.increment(),
-                Err(failure) => self.failures.record(&failure),
+                Err(failure) => failures.record(&failure),
             }
         }
     }

@@ -1,39 +1,28 @@
 //! Restarts the server while messages are published, and counts which clients resume, and which messages they
 //! receive.
 //!
-//! [`operator`] restarts the server; [`subscriber`] runs a subscriber, [`publisher`] a publisher; both
-//! reconnect with [`reconnecting`].
+//! [`operator`] restarts the server, and [`publisher`] runs a publisher. Publishers and subscribers reconnect with
+//! [`reconnecting`].
 
 mod operator;
 mod publisher;
 mod reconnecting;
-mod subscriber;
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use serde::Serialize;
+use encke_client::ClientFailure;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use self::operator::ServerOperator;
 use self::publisher::RestartPublisher;
-use self::reconnecting::{Returns, ReturnsOutcome};
-use super::channel::{ConnectionsOutcome, PublishRound, Schedule, SubscriberGroup, SubscribersOutcome};
-use super::{Figures, Scenario, ScenarioOutcome, ScenarioRun, Setup};
+use self::reconnecting::Returns;
+use super::channel::{LEAD, PublishRound, Schedule, Subscriber, SubscriberGroup, wait_for_end};
+use super::{OpenedConnection, Setup};
 use crate::args;
-use crate::client::ClientFailure;
-use crate::progress::Bar;
-use crate::record::{Counter, Latency, Recorder};
-use crate::result::{Distribution, Group, seconds};
-
-/// Time from the last subscription to the first message.
-const LEAD: Duration = Duration::from_millis(100);
-/// How often to check whether the run is over.
-const CHECK_INTERVAL: Duration = Duration::from_millis(10);
-/// How long to keep reading after everything has arrived: duplicates arrive late.
-const SETTLE: Duration = Duration::from_millis(200);
+use crate::record::{Counter, Highest, Latency, Metrics};
 
 #[derive(Debug)]
 pub(crate) struct Restart {
@@ -47,7 +36,7 @@ pub(crate) struct Restart {
     /// Number of publishers that have published everything, or cannot continue.
     finished: Counter,
     /// Time from SIGTERM until the process exits, or until the restart command has finished.
-    ended: Cell<Option<Duration>>,
+    ended_seconds: Highest,
     is_over: Cell<bool>,
 }
 
@@ -59,82 +48,28 @@ struct RestartChannel {
     round: Rc<PublishRound>,
 }
 
-impl Scenario for Restart {
-    fn record(&self, recorder: &Recorder) {
-        self.subscribers.register(recorder);
-        self.returns.register(recorder);
-        recorder.counter("repeated", &self.repeated);
-        recorder.latency("publish", &self.publish);
-    }
-
-    fn run(self: Rc<Self>, setup: Rc<Setup>) -> ScenarioRun {
-        Box::pin(async move {
-            match ServerOperator::open(&self.options, &setup).await {
-                Ok(operator) => self.publish_over_restart(operator, setup).await,
-                Err(why) => {
-                    setup.refuse_if(Some(why));
-                    std::future::pending().await
-                }
-            }
-        })
-    }
-
-    fn figures(&self) -> Figures {
-        Figures::of_phases(["subscribe", "publish", "restart"])
-    }
-
-    fn connected(&self) -> u64 {
-        self.subscribers.connected.get()
-    }
-
-    fn bars(&self, setup: &Setup) -> Vec<Bar> {
-        let mut bars = self.subscribers.bars(setup);
-        bars.push(Bar { label: "back", done: self.returns.back(), of: self.returns.lost() });
-        bars
-    }
-
-    fn outcome(&self, setup: &Setup) -> ScenarioOutcome {
-        ScenarioOutcome::Single(Group::of(&RestartOutcome {
-            subscribers: self.subscribers.outcome(setup),
-            ended_seconds: self.ended.get().map(seconds),
-            returns: self.returns.outcome(),
-            repeated: self.repeated.get(),
-            publish_ms: self.publish.since_due(),
-            publish_from_start_ms: self.publish.since_start(),
-            connections: self.subscribers.connections(),
-        }))
-    }
-}
-
-#[derive(Serialize)]
-struct RestartOutcome {
-    #[serde(flatten)]
-    subscribers: SubscribersOutcome,
-    ended_seconds: Option<f64>,
-    #[serde(flatten)]
-    returns: ReturnsOutcome,
-    repeated: u64,
-    publish_ms: Distribution,
-    publish_from_start_ms: Distribution,
-    #[serde(flatten)]
-    connections: ConnectionsOutcome,
-}
-
 impl Restart {
-    pub(crate) fn new(options: args::RestartOptions) -> Self {
+    pub(super) fn new(options: args::RestartOptions, metrics: &Metrics) -> Self {
         Self {
-            subscribers: SubscriberGroup::new(options.channel_load.clone()),
+            subscribers: SubscriberGroup::new(options.channel_load.clone(), metrics),
             options,
-            returns: Returns::default(),
-            repeated: Counter::default(),
-            publish: Latency::default(),
+            ended_seconds: metrics.highest("ended_seconds"),
+            returns: Returns::new(metrics),
+            repeated: metrics.counter("repeated"),
+            publish: metrics.latency("publish"),
             finished: Counter::default(),
-            ended: Cell::new(None),
             is_over: Cell::new(false),
         }
     }
 
-    async fn publish_over_restart(self: Rc<Self>, mut operator: ServerOperator, setup: Rc<Setup>) {
+    pub(super) async fn run(self: Rc<Self>, setup: Rc<Setup>) {
+        let mut operator = match ServerOperator::open(&self.options, &setup).await {
+            Ok(operator) => operator,
+            Err(why) => {
+                setup.refuse(why);
+                return std::future::pending().await;
+            }
+        };
         let all = Rc::<PublishRound>::default();
         let channels = self.channels(&all);
         let mut tasks = JoinSet::new();
@@ -144,12 +79,11 @@ impl Restart {
                 tasks.spawn_local(self.clone().run_subscriber(setup.clone(), channel, opened));
             })
             .await;
-        self.subscribers.begin(channels.iter().map(|channel| channel.round.clone()).collect());
         let publishers = self.open_publishers(&setup).await;
         if self.subscribers.subscribed.get() == 0 || publishers.is_empty() {
             return;
         }
-        setup.recorder.phase("publish");
+        setup.enter_phase("publish");
         let start = Instant::now() + LEAD;
         let last_due = self.plan(&channels, start);
         for (index, publisher) in publishers.into_iter().enumerate() {
@@ -165,7 +99,35 @@ impl Restart {
         }
         // Stop the clients first, so that they do not reconnect when the server exits.
         drop(tasks);
+        channels.iter().for_each(|channel| self.subscribers.end(&channel.round));
         operator.end().await;
+    }
+
+    /// Subscribes to the channel, and reconnects whenever the connection ends, until the task is dropped.
+    async fn run_subscriber(
+        self: Rc<Self>,
+        setup: Rc<Setup>,
+        channel: Rc<RestartChannel>,
+        opened: OpenedConnection,
+    ) {
+        let RestartChannel { subscribers, round, .. } = &*channel;
+        let OpenedConnection { mut connection, greeting, .. } = opened;
+        if !subscribers.join(&setup, round, &mut connection).await {
+            return;
+        }
+        let mut subscriber = Subscriber::new(greeting.ticket);
+        loop {
+            let end = subscribers.listen(round, &mut connection, &mut subscriber).await;
+            drop(connection);
+            // Boxed because a task is as large as its largest state, for as long as it lives.
+            let back = Box::pin(async {
+                let retry = subscriber.retry.take();
+                let opened = self.reconnect(&setup, end, &subscriber.ticket, retry).await;
+                subscribers.return_with(&mut subscriber, opened, &setup).await
+            });
+            let Some(back) = back.await else { return };
+            connection = back;
+        }
     }
 
     fn channels(&self, all: &PublishRound) -> Vec<Rc<RestartChannel>> {
@@ -198,16 +160,17 @@ impl Restart {
         for (channel, index) in channels.iter().zip(0..) {
             let rate = publish_rate / f64::from(count);
             channel.round.plan(Schedule::new(start + apart * index, each, rate, size as usize));
+            self.subscribers.begin(&channel.round);
         }
         start + apart * (each * count - 1)
     }
 
     async fn restart(&self, operator: &mut ServerOperator, setup: &Setup, at: Instant) {
         sleep_until(at).await;
-        setup.recorder.brief_phase("restart");
+        setup.enter_phase("restart");
         self.returns.note_restart();
         let begun = Instant::now();
-        let restarted = operator.restart(|| self.ended.set(Some(begun.elapsed()))).await;
+        let restarted = operator.restart(|| self.ended_seconds.record(begun.elapsed().as_secs_f64())).await;
         if let Err(why) = restarted {
             setup.failures.record(&ClientFailure::Restart(why));
         }
@@ -217,31 +180,17 @@ impl Restart {
     /// Returns when all clients have reconnected and received everything, or when nothing has happened for
     /// the grace period.
     async fn wait_for_end(&self, channels: &[Rc<RestartChannel>], last_due: Instant) {
-        let clients = self.subscribers.subscribed.get() + self.publisher_sessions();
-        let mut look = interval(CHECK_INTERVAL);
-        let (mut progress, mut since) = (0, Instant::now());
-        loop {
-            let now = look.tick().await;
-            let so_far = self.subscribers.progress() + self.returns.back() + self.finished.get();
-            if so_far != progress {
-                (progress, since) = (so_far, now);
-            }
-            let is_published = self.finished.get() >= u64::from(self.options.publishers);
-            let is_back = self.is_over.get() && self.returns.back() >= clients;
-            if is_published && is_back && channels.iter().all(|channel| channel.round.is_complete()) {
-                return sleep(SETTLE).await;
-            }
-            if now >= since.max(last_due) + self.options.channel_load.grace {
-                return;
-            }
-        }
-    }
-
-    /// Returns the number of publishers that have a session.
-    fn publisher_sessions(&self) -> u64 {
-        match self.options.channel_load.publisher {
+        let sessions = match self.options.channel_load.publisher {
             args::PublishBy::Ws => self.options.publishers.into(),
             args::PublishBy::Admin => 0,
-        }
+        };
+        let clients = self.subscribers.subscribed.get() + sessions;
+        let progress = || self.subscribers.progress() + self.returns.back() + self.finished.get();
+        let is_done = || {
+            let is_published = self.finished.get() >= u64::from(self.options.publishers);
+            let is_back = self.is_over.get() && self.returns.back() >= clients;
+            is_published && is_back && channels.iter().all(|channel| channel.round.is_complete())
+        };
+        wait_for_end(last_due, self.options.channel_load.grace, progress, is_done).await;
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use encke_client::AdminUrl;
+
 use crate::args;
 use crate::process::{Service, run_shell};
 use crate::scenario::Setup;
@@ -21,7 +23,7 @@ impl ServerOperator {
         let Some(command) = &options.start else {
             return Ok(Self::External { command: options.restart.clone().unwrap_or_default(), log });
         };
-        let admin = setup.load.server.cost.admin.as_ref().map(|url| url.authority());
+        let admin = setup.load.server.cost.admin.as_ref().map(AdminUrl::address);
         let mut service = Service::open(command, setup.dialer.server(), admin, log.as_deref())?;
         service.start().map_err(|error| format!("--start: {error}"))?;
         Ok(Self::Supervised(service))

@@ -6,16 +6,16 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
+use encke_client::{
+    AdminClient, ChannelReader, ClientConnection, ClientEvent, ClientFailure, ConnectionEnd, Received, Ticket,
+};
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Restart, RestartChannel};
-use crate::args::{ChannelLoad, PublishBy};
-use crate::client::{
-    AdminClient, ChannelReader, ClientConnection, ClientEvent, ClientFailure, Received, Ticket,
-};
+use crate::args::ChannelLoad;
+use crate::scenario::channel::admin_client;
 use crate::scenario::{OpenedConnection, Setup};
-use crate::transport::websocket::ConnectionEnd;
 
 /// Delay before an unconfirmed message is published again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -25,7 +25,6 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 const RETRYABLE_CODES: [&str; 5] =
     ["draining", "unavailable", "overloaded", "outcome_unknown", "rate_limited"];
 
-/// Connection used to publish.
 #[derive(Debug)]
 pub(super) enum RestartPublisher {
     Session(Box<PublisherSession>),
@@ -43,31 +42,14 @@ pub(super) struct PublisherSession {
     reader: ChannelReader,
 }
 
-/// A message to publish.
-struct KeyedMessage<'a> {
-    id: u64,
-    channel: &'a str,
-    data: String,
-    key: String,
-}
-
-/// Result of publishing a message.
-enum PublishResult {
-    Confirmed,
-    /// The message must be published again.
-    Unconfirmed,
-    Refused(ClientFailure),
-}
-
 impl RestartPublisher {
     pub(super) async fn open(options: &ChannelLoad, setup: &Rc<Setup>) -> Result<Self, ClientFailure> {
-        if let (PublishBy::Admin, Some(url)) = (options.publisher, &options.server.cost.admin) {
-            let admin = AdminClient::new(url.clone(), options.server.cost.api_key.as_deref())?;
+        if let Some(admin) = admin_client(options)? {
             return Ok(Self::Admin(Box::new(admin)));
         }
         let (connection, greeting) = setup.dialer.open(None).await?;
         // No channel name is needed: a publisher reads only replies, which name no channel.
-        let reader = ChannelReader::of(options.server.target, "");
+        let reader = ChannelReader::new(options.server.target, "");
         let connection = Some(connection);
         let session = PublisherSession { connection, ticket: greeting.ticket, retry: None, reader };
         Ok(Self::Session(Box::new(session)))
@@ -82,18 +64,17 @@ impl Restart {
         mut publisher: RestartPublisher,
         channels: Vec<Rc<RestartChannel>>,
     ) {
-        let schedules: Vec<_> = channels.iter().filter_map(|it| Some((it, it.round.schedule()?))).collect();
+        let schedules: Vec<_> =
+            channels.iter().filter_map(|it| Some((it, it.round.schedule.get()?))).collect();
         let longest = schedules.iter().map(|(_, schedule)| schedule.len()).max().unwrap_or(0);
         for number in (0..).take(longest) {
             for (channel, schedule) in &schedules {
                 self.wait_until(&setup, &mut publisher, schedule.due(number)).await;
                 schedule.note_start(number);
-                let message = KeyedMessage {
-                    id: u64::from(number) + 1,
-                    channel: &channel.name,
-                    data: schedule.data(number),
-                    key: schedule.key(number),
-                };
+                // With a key, the server publishes a repeated message only once.
+                let (data, key) = (schedule.data(number), schedule.key(number));
+                let channel = Value::from(&*channel.name);
+                let message = format!(r#"{{"channel":{channel},"data":{data},"key":"{key}"}}"#);
                 if self.publish_until_confirmed(&setup, &mut publisher, &message).await {
                     self.subscribers.published.increment();
                     let (due, start) = (schedule.due(number), schedule.start_of(number));
@@ -108,30 +89,31 @@ impl Restart {
         }
     }
 
-    /// Publishes a message until it is confirmed or refused. Returns whether the server confirmed it. A
-    /// refusal is recorded.
+    /// Publishes a message, the body of a request to the admin API, until it is confirmed or refused. Returns
+    /// whether the server confirmed it. A refusal is recorded.
     async fn publish_until_confirmed(
         &self,
         setup: &Rc<Setup>,
         publisher: &mut RestartPublisher,
-        message: &KeyedMessage<'_>,
+        message: &str,
     ) -> bool {
         loop {
             let published = match publisher {
                 RestartPublisher::Session(session) => self.publish_on_session(setup, session, message).await,
-                RestartPublisher::Admin(admin) => post(admin, message).await,
+                RestartPublisher::Admin(admin) => admin.publish(message.to_owned()).await,
             };
             match published {
-                PublishResult::Confirmed => return true,
-                PublishResult::Unconfirmed => {
-                    self.repeated.increment();
-                    self.wait_until(setup, publisher, Instant::now() + RETRY_DELAY).await;
-                }
-                PublishResult::Refused(failure) => {
+                Ok(()) => return true,
+                Err(ClientFailure::Publish(code)) if RETRYABLE_CODES.contains(&code.as_str()) => {}
+                // The server may or may not have read the request.
+                Err(ClientFailure::PublisherGone(_)) => {}
+                Err(failure) => {
                     setup.failures.record(&failure);
                     return false;
                 }
             }
+            self.repeated.increment();
+            self.wait_until(setup, publisher, Instant::now() + RETRY_DELAY).await;
         }
     }
 
@@ -139,18 +121,17 @@ impl Restart {
         &self,
         setup: &Rc<Setup>,
         session: &mut PublisherSession,
-        message: &KeyedMessage<'_>,
-    ) -> PublishResult {
-        let KeyedMessage { id, channel, data, key } = message;
+        message: &str,
+    ) -> Result<(), ClientFailure> {
         if let Some(connection) = &mut session.connection {
-            connection.publish_once(*id, channel, data, key).await;
+            connection.send(&format!(r#"{{"id":1,"publish":{message}}}"#)).await;
         }
         match session.reply().await {
-            Ok(None) => PublishResult::Confirmed,
-            Ok(Some(code)) => PublishResult::refused(ClientFailure::Publish(code)),
+            Ok(None) => Ok(()),
+            Ok(Some(code)) => Err(ClientFailure::Publish(code)),
             Err(end) => {
                 self.reconnect_session(setup, session, end).await;
-                PublishResult::Unconfirmed
+                Err(ClientFailure::PublisherGone(end.to_string()))
             }
         }
     }
@@ -174,17 +155,6 @@ impl Restart {
         let OpenedConnection { connection, greeting, .. } = opened;
         session.connection = Some(connection);
         session.ticket = greeting.ticket;
-    }
-}
-
-impl PublishResult {
-    fn refused(failure: ClientFailure) -> Self {
-        match failure {
-            ClientFailure::Publish(code) if RETRYABLE_CODES.contains(&code.as_str()) => Self::Unconfirmed,
-            // The server may or may not have read the request.
-            ClientFailure::PublisherGone(_) => Self::Unconfirmed,
-            other => Self::Refused(other),
-        }
     }
 }
 
@@ -215,11 +185,4 @@ impl PublisherSession {
             }
         }
     }
-}
-
-async fn post(admin: &mut AdminClient, message: &KeyedMessage<'_>) -> PublishResult {
-    let KeyedMessage { channel, data, key, .. } = message;
-    let (channel, key) = (Value::from(*channel), Value::from(key.as_str()));
-    let published = admin.publish(format!(r#"{{"channel":{channel},"data":{data},"key":{key}}}"#)).await;
-    published.map_or_else(PublishResult::refused, |()| PublishResult::Confirmed)
 }

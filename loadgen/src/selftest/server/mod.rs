@@ -1,65 +1,82 @@
-//! A small server that implements Encke's wire protocol with a chosen fault: hello, pings and pongs,
-//! channels, resuming, take-overs.
+//! A small server that implements Encke's wire protocol with a chosen [`Behaviour`]: hello, pings and pongs,
+//! channels, resuming.
 //!
-//! The server runs on the thread of its owner, alongside the scenario that must detect the fault. It lives
-//! for a few seconds and keeps everything in memory.
+//! It lives for a few seconds and keeps everything in memory.
 
 mod connection;
-mod session;
 mod state;
 
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::rc::Rc;
+use std::sync::Arc;
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::state::ServerState;
-use super::fault::Fault;
+use super::behaviour::Behaviour;
 
 /// A running server. Dropping it ends all its connections.
-pub(super) struct FaultyServer {
+#[derive(Debug)]
+pub struct FaultyServer {
     address: SocketAddr,
+    seen: watch::Receiver<Seen>,
     _task: JoinSet<Infallible>,
 }
 
+/// Record of the connections so far.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Number of hellos sent.
+    pub greeted: usize,
+    pub pongs: usize,
+    /// Token and seq of each resume, in order of arrival.
+    pub resumes: Vec<(String, u64)>,
+}
+
 impl FaultyServer {
-    /// Starts the server on a free loopback port.
-    pub(super) async fn start(fault: Fault) -> io::Result<Self> {
-        let listener = listen()?;
-        let address = listener.local_addr()?;
-        let mut task = JoinSet::new();
-        task.spawn_local(accept(listener, Rc::new(ServerState::new(fault))));
-        Ok(Self { address, _task: task })
+    /// Starts the server on a free loopback port. `behave` returns the behaviour for the n-th connection, counted
+    /// from 0.
+    ///
+    /// # Errors
+    /// Returns an error if no port can be opened.
+    pub async fn start(behave: impl Fn(usize) -> Behaviour + Send + 'static) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let (address, state) = (listener.local_addr()?, Arc::<ServerState>::default());
+        let (seen, mut task) = (state.seen.subscribe(), JoinSet::new());
+        task.spawn(async move {
+            let mut connections = JoinSet::new();
+            let mut behaviours = (0..).map(behave);
+            loop {
+                tokio::select! {
+                    // Ignore failures to accept: the affected client reports an error.
+                    Ok((stream, _)) = listener.accept() => {
+                        let behaviour = behaviours.next().expect("the numbers do not run out");
+                        // Clients may disconnect at any time. The counts of the run show what matters.
+                        connections.spawn(connection::serve(stream, behaviour, state.clone()));
+                    }
+                    Some(_) = connections.join_next() => {}
+                }
+            }
+        });
+        Ok(Self { address, seen, _task: task })
     }
 
-    pub(super) fn url(&self) -> String {
+    #[must_use]
+    pub fn url(&self) -> String {
         format!("ws://{}/ws", self.address)
     }
-}
 
-/// Size of the kernel's send buffer, which the kernel doubles. The default buffer grows with use, so
-/// megabytes would be sent before a client that does not read is noticed.
-const SEND_BUFFER_BYTES: u32 = 16 * 1024;
-const BACKLOG: u32 = 128;
+    #[must_use]
+    pub fn seen(&self) -> watch::Ref<'_, Seen> {
+        self.seen.borrow()
+    }
 
-fn listen() -> io::Result<TcpListener> {
-    let socket = TcpSocket::new_v4()?;
-    // Set the size before accepting: accepted sockets inherit it.
-    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
-    socket.listen(BACKLOG)
-}
-
-async fn accept(listener: TcpListener, world: Rc<ServerState>) -> Infallible {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            // Ignore failures to accept: the affected client reports an error.
-            Ok((stream, _)) = listener.accept() => drop(connections.spawn_local(connection::serve(stream, world.clone()))),
-            Some(_) = connections.join_next() => {}
-        }
+    /// Waits until this many clients have been sent a hello.
+    pub async fn has_greeted(&self, clients: usize) {
+        // The sender lives as long as the server.
+        let _ = self.seen.clone().wait_for(|seen| seen.greeted >= clients).await;
     }
 }

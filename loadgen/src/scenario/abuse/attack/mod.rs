@@ -1,19 +1,12 @@
-//! The attacks. Each module defines what one connection of the attacker does repeatedly until the attack
-//! ends.
+//! The attacks. Each function is what one connection of the attacker does repeatedly until the attack ends. Its
+//! documentation says what the attack costs, and how a server should defend itself.
 
-mod burn;
-mod channels;
-mod events;
-mod fragments;
+mod commands;
+mod controls;
 mod frames;
-mod handshakes;
-mod headers;
-mod history;
-mod none;
-mod publishes;
-mod resume;
+mod requests;
+mod sessions;
 mod slowread;
-mod suspended;
 mod tokens;
 
 use std::pin::Pin;
@@ -26,28 +19,33 @@ use crate::args::Attack;
 pub(super) type ConnectionTask = fn(Rc<Attacker>, u32) -> Pin<Box<dyn Future<Output = ()>>>;
 
 macro_rules! worker {
-    ($attack:ident) => {
-        |attacker, index| Box::pin($attack::run(attacker, index))
+    ($attack:path) => {
+        |attacker, index| Box::pin($attack(attacker, index))
     };
 }
 
 pub(super) fn worker(attack: Attack) -> ConnectionTask {
     match attack {
-        Attack::Frames => worker!(frames),
-        Attack::Publishes => worker!(publishes),
-        Attack::Channels => worker!(channels),
-        Attack::Suspended => worker!(suspended),
-        Attack::Headers => worker!(headers),
-        Attack::Handshakes => worker!(handshakes),
-        Attack::Resume => worker!(resume),
-        Attack::History => worker!(history),
-        Attack::Tokens => worker!(tokens),
-        Attack::Fragments => worker!(fragments),
-        Attack::Slowread => worker!(slowread),
-        Attack::Events => worker!(events),
-        Attack::None => worker!(none),
-        Attack::Burn => worker!(burn),
+        Attack::Frames => worker!(frames::frames),
+        Attack::Publishes => worker!(commands::publishes),
+        Attack::Channels => worker!(commands::channels),
+        Attack::Suspended => worker!(sessions::suspended),
+        Attack::Headers => worker!(requests::headers),
+        Attack::Handshakes => worker!(requests::handshakes),
+        Attack::Resume => worker!(sessions::resume),
+        Attack::History => worker!(commands::history),
+        Attack::Tokens => worker!(tokens::tokens),
+        Attack::Fragments => worker!(frames::fragments),
+        Attack::Slowread => worker!(slowread::slowread),
+        Attack::Events => worker!(requests::events),
+        Attack::None => worker!(controls::none),
+        Attack::Burn => worker!(controls::burn),
     }
+}
+
+/// Returns the size of the receive buffers of an attack's connections. `None`: the kernel chooses it.
+pub(super) fn receive_buffer_bytes(attack: Attack) -> Option<u32> {
+    (attack == Attack::Slowread).then_some(slowread::RECEIVE_BUFFER_BYTES)
 }
 
 /// Number of commands sent at a time: as many as a session may send per second by default.

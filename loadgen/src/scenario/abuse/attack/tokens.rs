@@ -1,23 +1,23 @@
-//! Connects with tokens that have random signatures, for ES256, RS256 and HS256 in turn, as fast as the
-//! server rejects them.
-//!
-//! The attack costs a connection and some random bytes; verifying a signature costs the server up to a
-//! thousand times as much. A server should verify at most one token per connection, and none from an address
-//! that has sent many invalid ones. Against a server without keys this attack has no effect.
+//! An attack with invalid tokens.
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use data_encoding::BASE64URL_NOPAD;
+use encke_client::transport::websocket::{Incoming, WebSocket, request_bytes, upgrade};
+use encke_client::transport::{ConnectError, Stream};
 use encke_core::dialect::json::ServerMessage;
-use tokio::net::TcpStream;
 
 use super::Attacker;
-use crate::transport::ConnectError;
-use crate::transport::websocket::{Incoming, WebSocket, request_bytes, upgrade};
 
-pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
+/// Connects with tokens that have random signatures, for ES256, RS256 and HS256 in turn, as fast as the
+/// server rejects them.
+///
+/// The attack costs a connection and some random bytes; verifying a signature costs the server up to a
+/// thousand times as much. A server should verify at most one token per connection, and none from an address
+/// that has sent many invalid ones. Against a server without keys this attack has no effect.
+pub(super) async fn tokens(attacker: Rc<Attacker>, index: u32) {
     let (algorithm, signature_bytes) = match index % 3 {
         0 => ("ES256", 64),
         1 => ("RS256", 256),
@@ -32,13 +32,9 @@ pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
     }
 }
 
-async fn present_token(
-    attacker: &Attacker,
-    mut stream: TcpStream,
-    headers: &str,
-) -> Result<(), ConnectError> {
+async fn present_token(attacker: &Attacker, mut stream: Stream, headers: &str) -> Result<(), ConnectError> {
     let (host, path) = (attacker.url().authority(), attacker.url().path_with(""));
-    attacker.count_sent(request_bytes(host, &path, headers), 1);
+    attacker.costs.count_sent(request_bytes(host, &path, headers), 1);
     let rest = upgrade(&mut stream, host, &path, headers).await?;
     let mut socket = WebSocket::new(stream, rest);
     let mut on_incoming = |incoming: Incoming<'_>| match incoming {
@@ -47,10 +43,9 @@ async fn present_token(
         _ => ControlFlow::Break(()),
     };
     match poll_fn(|context| socket.poll_each(context, &mut on_incoming)).await {
-        Ok(()) => attacker.count_answer("let_in"),
+        Ok(()) => attacker.costs.count_answer("let_in"),
         Err(end) => attacker.count_end(end),
     }
-    socket.reset();
     Ok(())
 }
 
@@ -63,16 +58,4 @@ fn forged(algorithm: &str, signature_bytes: usize) -> String {
     let signature: Vec<u8> = std::iter::repeat_with(rand::random).take(signature_bytes).collect();
     let claims = br#"{"sub":"abuse","exp":4102444800,"channels":["**"]}"#;
     [head.as_bytes(), claims, &signature].map(|part| BASE64URL_NOPAD.encode(part)).join(".")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_forged_token_has_three_parts() {
-        let parts: Vec<_> = forged("ES256", 64).split('.').map(str::to_owned).collect();
-        assert_eq!((parts.len(), parts[2].len()), (3, 86));
-        assert_ne!(forged("HS256", 32), forged("HS256", 32));
-    }
 }

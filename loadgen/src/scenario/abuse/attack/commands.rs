@@ -1,0 +1,80 @@
+//! Attacks with commands, a hundred at a time: as many as a session may send per second by default.
+
+use std::rc::Rc;
+
+use super::{Attacker, BATCH_COMMANDS, CommandBatch};
+
+/// Length of the data of a large message. With the rest of the command it stays just below the longest message
+/// that a server accepts by default.
+pub(super) const DATA_BYTES: usize = 60_000;
+/// Number of channels per session of `history`: enough that no channel reaches its own limit.
+const HISTORY_CHANNELS: u32 = 10;
+
+/// Publishes far more than a session is allowed to. Every other connection keeps publishing regardless of the
+/// replies; the others resume the same session again and again, and send a hundred publishes each time.
+///
+/// The attack costs 60 bytes per publish. A server should count the commands of a session over all its
+/// connections, refuse the ones above the limit cheaply, and close a client that does not stop.
+pub(super) async fn publishes(attacker: Rc<Attacker>, index: u32) {
+    let batch = CommandBatch::of((1..=BATCH_COMMANDS).map(|id| publish(id, &format!("abuse-{index}"), "0")));
+    let mut ticket = None;
+    loop {
+        let Some(mut session) = attacker.open(ticket.as_ref()).await else {
+            ticket = None;
+            continue;
+        };
+        if index.is_multiple_of(2) {
+            attacker.flood(&mut session, &batch.frames, batch.commands.into()).await;
+        } else {
+            attacker.send_batch(&mut session, &batch).await;
+            ticket = Some(session.greeting.ticket.clone());
+        }
+    }
+}
+
+/// Creates as many channels as possible: continuously publishes or subscribes to new names, and opens a new
+/// session when a session may send no more commands.
+///
+/// The attack costs 60 bytes per channel, and a connection per hundred channels. A server should limit the
+/// number of channels. When the limit is reached, the creator of the most channels should lose some of them,
+/// and a new client should still be able to create one.
+pub(super) async fn channels(attacker: Rc<Attacker>, index: u32) {
+    send_batches(&attacker, |round, id| {
+        let channel = format!("abuse-{index}-{round}-{id}");
+        if index.is_multiple_of(2) {
+            publish(id, &channel, "0")
+        } else {
+            format!(r#"{{"id":{id},"subscribe":{{"channel":"{channel}"}}}}"#)
+        }
+    })
+    .await;
+}
+
+/// Continuously publishes large messages to new channels, and opens a new session when a session may send no
+/// more commands.
+///
+/// The attack costs one byte for each byte that the server keeps. A server should limit the total size of all
+/// logs. When the limit is reached, the creator of the logs with the most bytes should lose the oldest
+/// messages, and the history of other channels should stay intact: see `history_received`.
+pub(super) async fn history(attacker: Rc<Attacker>, index: u32) {
+    let data = format!("\"{}\"", "x".repeat(DATA_BYTES));
+    send_batches(&attacker, |round, id| {
+        publish(id, &format!("abuse-{index}-{round}-{}", id % HISTORY_CHANNELS), &data)
+    })
+    .await;
+}
+
+/// Opens one session after the other, and sends each a batch of these commands.
+async fn send_batches(attacker: &Attacker, command: impl Fn(u64, u32) -> String) {
+    for round in 0_u64.. {
+        let Some(mut session) = attacker.open(None).await else { continue };
+        let commands = (1..=BATCH_COMMANDS).map(|id| command(round, id));
+        attacker.send_batch(&mut session, &CommandBatch::of(commands)).await;
+        // The server then keeps nothing of the session.
+        session.connection.send(r#"{"close":{}}"#).await;
+    }
+}
+
+pub(super) fn publish(id: u32, channel: &str, data: &str) -> String {
+    format!(r#"{{"id":{id},"publish":{{"channel":"{channel}","data":{data}}}}}"#)
+}
