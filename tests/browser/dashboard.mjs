@@ -9,16 +9,14 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { createInterface } from "node:readline";
 import axe from "axe-core";
-import { chromium } from "playwright-core";
+import { openBrowser } from "./browser.mjs";
 import { withPalette } from "./png.mjs";
-import { emit, untilTestEnds } from "./test.mjs";
+import { emit } from "./test.mjs";
 
-const TIMEOUT_MS = 15_000;
+const TIMEOUT_MS = 60_000;
 
 const url = process.argv[2];
-// Chromium's sandbox does not work as root.
-const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", chromiumSandbox: false });
-untilTestEnds().then(() => browser.close());
+const browser = await openBrowser();
 const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
 const page = await context.newPage();
 page.setDefaultTimeout(TIMEOUT_MS);

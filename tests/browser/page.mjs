@@ -1,18 +1,16 @@
 // Opens pages in Chromium from the server at `address`. In these pages, `emit` prints an object.
 
-import { chromium } from "playwright-core";
-import { emit, untilTestEnds } from "./test.mjs";
+import { openBrowser } from "./browser.mjs";
+import { emit } from "./test.mjs";
 
 export async function openPage(address) {
   const [page] = await openTabs(address, 1);
   return page;
 }
 
-// Opens tabs of one browser, which share its cookies.
+// Opens tabs that share their cookies.
 export async function openTabs(address, count) {
-  // Chromium's sandbox does not work as root.
-  const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", chromiumSandbox: false });
-  untilTestEnds().then(() => browser.close());
+  const browser = await openBrowser();
   const context = await browser.newContext();
   const openTab = async () => {
     const page = await context.newPage();

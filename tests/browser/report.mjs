@@ -4,13 +4,11 @@
 // and its console messages as faults, and for each view the results of legibility checks.
 
 import { pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
-import { emit, untilTestEnds } from "./test.mjs";
+import { openBrowser } from "./browser.mjs";
+import { emit } from "./test.mjs";
 
 const url = pathToFileURL(process.argv[2]).href;
-// Chromium's sandbox does not work as root.
-const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", chromiumSandbox: false });
-untilTestEnds().then(() => browser.close());
+const browser = await openBrowser();
 for (const colorScheme of ["light", "dark"]) {
   for (const width of [1280, 400]) {
     const page = await browser.newPage({ colorScheme, viewport: { width, height: 900 } });
@@ -26,8 +24,9 @@ for (const colorScheme of ["light", "dark"]) {
 /** Runs in the page. */
 function inspect() {
   const plots = [...document.querySelectorAll("svg")];
-  const name = (plot) => plot.getAttribute("aria-label");
-  const marks = (plot) => [...plot.querySelectorAll("path.line, path.steps, circle")];
+  const name = (plot) => plot.querySelector("text").textContent.trim();
+  // Axes are polylines as well, in black.
+  const marks = (plot) => [...plot.querySelectorAll("circle, polyline:not([stroke='#000000'])")];
   const isDrawn = (mark) => mark.getBoundingClientRect().width > 0;
   return {
     plots: plots.length,
@@ -36,7 +35,7 @@ function inspect() {
     outside: plots.flatMap((plot) => outside(plot).map((text) => [name(plot), text])),
     isTooWide: document.documentElement.scrollWidth > document.documentElement.clientWidth,
     textContrast: Math.min(...plots.flatMap((plot) => [...plot.querySelectorAll("text")].map((text) => contrast(text, "fill")))),
-    lineContrast: Math.min(...plots.flatMap((plot) => marks(plot).map((mark) => contrast(mark, "color")))),
+    lineContrast: Math.min(...plots.flatMap((plot) => marks(plot).map((mark) => contrast(mark, "stroke")))),
   };
 
   /** Returns pairs of overlapping texts in a plot. */
@@ -48,16 +47,16 @@ function inspect() {
       boxes.slice(index + 1).filter(([, other]) => touch(box, other)).map(([other]) => [text, other]));
   }
 
-  /** Returns the texts of a plot that extend beyond its card. */
+  /** Returns the texts of a plot that extend beyond it. */
   function outside(plot) {
-    const card = plot.closest("figure").getBoundingClientRect();
+    const edge = plot.getBoundingClientRect();
     const texts = [...plot.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
-    return texts.filter(([, box]) => box.left < card.left || box.right > card.right).map(([text]) => text);
+    return texts.filter(([, box]) => box.left < edge.left || box.right > edge.right).map(([text]) => text);
   }
 
-  /** Returns the WCAG contrast ratio between a colour and the card behind it. */
+  /** Returns the WCAG contrast ratio between a colour and the page's background. */
   function contrast(element, property) {
-    const luminances = [getComputedStyle(element)[property], getComputedStyle(element.closest("figure")).backgroundColor]
+    const luminances = [getComputedStyle(element)[property], getComputedStyle(document.body).backgroundColor]
       .map((colour) => colour.match(/[\d.]+/g).slice(0, 3).map((part) => linear(part / 255)))
       .map(([red, green, blue]) => 0.2126 * red + 0.7152 * green + 0.0722 * blue);
     return (Math.max(...luminances) + 0.05) / (Math.min(...luminances) + 0.05);

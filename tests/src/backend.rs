@@ -14,9 +14,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use crate::port::listen;
 use crate::waiting::let_pass;
 
-/// Recorded request.
 #[derive(Clone, Debug)]
 pub struct BackendRequest {
     /// Path and query.
@@ -30,7 +30,6 @@ pub struct BackendRequest {
     pub status: Option<u16>,
 }
 
-/// Reply to a request.
 #[derive(Clone, Debug)]
 pub struct BackendReply {
     /// Status code; 0 closes the connection without a reply. See also [`BackendReply::TRUNCATED`].
@@ -38,7 +37,6 @@ pub struct BackendReply {
     /// Lines that end in CR LF.
     pub headers: String,
     pub body: String,
-    /// Delay before the reply.
     pub delay: Duration,
 }
 
@@ -47,7 +45,6 @@ type ReplyFn = Arc<dyn Fn(&BackendRequest) -> BackendReply + Send + Sync>;
 /// The application's HTTP server. See the [module](self). Its threads run until the test process exits.
 #[derive(Clone)]
 pub struct Backend {
-    /// Address that it listens on.
     pub address: SocketAddr,
     shared: Arc<BackendState>,
 }
@@ -62,37 +59,25 @@ impl BackendReply {
     pub const TRUNCATED: u16 = 1;
 
     /// Creates a reply with this status, without headers or a body.
-    #[must_use]
     pub fn status(status: u16) -> Self {
         Self { status, headers: String::new(), body: String::new(), delay: Duration::ZERO }
     }
 
-    /// Creates a 200 with this JSON body.
-    #[must_use]
     pub fn json(body: impl fmt::Display) -> Self {
         let headers = "Content-Type: application/json\r\n".to_owned();
         Self { headers, body: body.to_string(), ..Self::status(200) }
     }
 
-    /// Returns the same reply, sent after a delay.
-    #[must_use]
     pub fn delayed_by(self, after: Duration) -> Self {
         Self { delay: after, ..self }
     }
 }
 
 impl BackendRequest {
-    /// Returns the value of a header.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| &**value)
     }
 
-    /// Parses the body as JSON.
-    ///
-    /// # Panics
-    /// Panics if it is not JSON.
-    #[must_use]
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("the server sends JSON")
@@ -107,29 +92,16 @@ impl Default for Backend {
 
 impl Backend {
     /// Starts a backend that replies 200 to every request.
-    ///
-    /// # Panics
-    /// Panics if no port is free.
-    #[must_use]
     pub fn start() -> Self {
-        Self::serve(TcpListener::bind("127.0.0.1:0").expect("a port is free"), Some)
+        Self::serve(listen().0, Some)
     }
 
     /// Starts a backend at this address that replies 200 to every request.
-    ///
-    /// # Panics
-    /// Panics if the address is taken.
-    #[must_use]
-    #[track_caller]
     pub fn start_at(address: SocketAddr) -> Self {
         Self::serve(TcpListener::bind(address).expect("the address is free"), Some)
     }
 
     /// Starts a backend with TLS that replies 200 to every request. Certificate and key are PEM files.
-    ///
-    /// # Panics
-    /// Panics if the files are invalid.
-    #[must_use]
     pub fn start_tls(certificate: &Path, key: &Path) -> Self {
         let certificate = CertificateDer::from_pem_file(certificate).expect("a certificate");
         let key = PrivateKeyDer::from_pem_file(key).expect("a key");
@@ -140,8 +112,7 @@ impl Backend {
             .with_single_cert(vec![certificate], key)
             .expect("certificate and key match");
         let config = Arc::new(config);
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        Self::serve(listener, move |stream| {
+        Self::serve(listen().0, move |stream| {
             Some(StreamOwned::new(ServerConnection::new(Arc::clone(&config)).ok()?, stream))
         })
     }
@@ -166,8 +137,6 @@ impl Backend {
         Self { address, shared }
     }
 
-    /// Returns the URL of this path.
-    #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -177,13 +146,11 @@ impl Backend {
         *self.shared.reply_fn.lock() = Arc::new(answering);
     }
 
-    /// Replies to later requests with this status.
     pub fn reply_with_status(&self, status: u16) {
         self.reply_with(move |_| BackendReply::status(status));
     }
 
     /// Returns all requests so far, in the order in which they were completed.
-    #[must_use]
     pub fn requests(&self) -> Vec<BackendRequest> {
         self.shared.requests.lock().clone()
     }

@@ -1,29 +1,28 @@
-//! A stock WebSocket client: it follows RFC 6455 and answers pings automatically.
+//! A WebSocket client that answers pings and Close frames.
 
 use std::fmt::Display;
-use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tungstenite::protocol::WebSocketConfig;
-use tungstenite::{Error, Message, WebSocket};
 
-use crate::waiting::{TIMEOUT, eventually};
+use crate::RawClient;
+use crate::connection::{Dial, Transport};
+use crate::raw::{CLOSE, PING, PONG, ReceivedFrame, TEXT, masked};
+use crate::waiting::{TIMEOUT, eventually, until};
 
-/// How long one read blocks before the client checks its own deadline.
+/// How long one read of a client in the background blocks.
 const READ_TIMEOUT: Duration = Duration::from_millis(5);
+
+/// Stands for a Close frame without a code (RFC 6455, section 7.4.1).
+const NO_CODE: u16 = 1005;
 
 /// First message from the server.
 #[derive(Clone, Debug)]
 pub struct Hello {
-    /// Id of the session.
     pub session: String,
-    /// Resume token.
     pub resume: String,
     /// Whether the requested session was resumed.
     pub recovered: bool,
@@ -38,27 +37,20 @@ pub enum ServerOutput {
     Object(Value),
     /// The payload of a ping, which has been answered.
     Ping(Vec<u8>),
-    /// The payload of a pong.
     Pong(Vec<u8>),
     /// A Close frame: code and reason.
     Close(u16, String),
-    /// The end of the connection.
     End,
 }
 
 /// A client that has received its hello.
 #[derive(Debug)]
-pub struct Client {
-    socket: WebSocket<TcpStream>,
+pub struct Client<S = TcpStream> {
+    pub(crate) raw: RawClient<S>,
     pub hello: Hello,
 }
 
 impl Hello {
-    /// Parses a `hello` object.
-    ///
-    /// # Panics
-    /// Panics if a field is missing.
-    #[must_use]
     #[track_caller]
     pub fn parse(object: Value) -> Self {
         let hello = &object["hello"];
@@ -75,45 +67,18 @@ impl Hello {
 
 impl Client {
     /// Connects with a query and waits for the hello.
-    ///
-    /// # Panics
-    /// Panics if no hello arrives.
-    #[must_use]
     #[track_caller]
     pub fn connect(address: SocketAddr, query: &str) -> Self {
-        Self::over(TcpStream::connect(address).expect("the server accepts"), query)
+        Self::over(Dial::default().connect(address), query)
     }
 
-    /// Like [`connect`](Self::connect), over a connected socket.
-    #[must_use]
-    #[track_caller]
-    pub fn over(stream: TcpStream, query: &str) -> Self {
-        Self::greet(stream, query).unwrap_or_else(|code| panic!("rejected with {code}"))
-    }
-
-    /// Connects. The server may reject the client after the upgrade.
-    ///
-    /// # Errors
-    /// Returns the code of the Close frame.
+    /// Connects. The server may reject the client after the upgrade, with the code that is returned.
     #[track_caller]
     pub fn try_connect(address: SocketAddr, query: &str) -> Result<Self, u16> {
-        Self::greet(TcpStream::connect(address).expect("the server accepts"), query)
-    }
-
-    /// Like [`try_connect`](Self::try_connect), over a connected socket.
-    ///
-    /// # Errors
-    /// Returns the code of the Close frame.
-    #[track_caller]
-    pub fn try_over(stream: TcpStream, query: &str) -> Result<Self, u16> {
-        Self::greet(stream, query)
+        Self::try_over(Dial::default().connect(address), query)
     }
 
     /// Connects and returns the code with which the server rejects the client after the upgrade.
-    ///
-    /// # Panics
-    /// Panics if the client is accepted.
-    #[must_use]
     #[track_caller]
     pub fn refusal_code(address: SocketAddr, query: &str) -> u16 {
         match Self::try_connect(address, query) {
@@ -122,49 +87,76 @@ impl Client {
         }
     }
 
+    /// Moves the client to a background thread, which answers pings and records everything it receives.
+    pub fn into_background(mut self) -> BackgroundClient {
+        let background = BackgroundClient { hello: self.hello.clone(), received: Arc::default() };
+        let received = Arc::downgrade(&background.received);
+        std::thread::spawn(move || {
+            while let Some(received) = received.upgrade() {
+                let output = self.next_within(READ_TIMEOUT);
+                let has_ended = output == Some(ServerOutput::End);
+                received.lock().extend(output);
+                if has_ended {
+                    return;
+                }
+            }
+        });
+        background
+    }
+}
+
+impl<S: Transport> Client<S> {
+    /// Like [`connect`](Client::connect), over a connected stream.
     #[track_caller]
-    fn greet(stream: TcpStream, query: &str) -> Result<Self, u16> {
-        let mut socket = upgrade(stream, query);
+    pub fn over(stream: S, query: &str) -> Self {
+        Self::try_over(stream, query).unwrap_or_else(|code| panic!("rejected with {code}"))
+    }
+
+    /// Like [`try_connect`](Client::try_connect), over a connected stream.
+    #[track_caller]
+    pub fn try_over(stream: S, query: &str) -> Result<Self, u16> {
+        let mut raw = RawClient::over(stream);
+        raw.upgrade(query);
         loop {
-            match read(&mut socket, TIMEOUT) {
+            match next_output(&mut raw, TIMEOUT) {
                 // A `goaway` says when to reconnect; the Close frame that follows has the reason.
                 Some(ServerOutput::Object(object)) if object.get("goaway").is_some() => {}
-                Some(ServerOutput::Object(object)) => {
-                    return Ok(Self { socket, hello: Hello::parse(object) });
-                }
+                Some(ServerOutput::Object(object)) => return Ok(Self { raw, hello: Hello::parse(object) }),
                 Some(ServerOutput::Close(code, _)) => return Err(code),
                 other => panic!("expected a hello, got {other:?}"),
             }
         }
     }
 
-    /// Sends a text message.
-    ///
-    /// # Panics
-    /// Panics if the connection is closed.
-    #[track_caller]
-    pub fn send(&mut self, text: &str) {
-        self.send_message(Message::text(text));
+    pub fn send(&mut self, command: impl Display) {
+        self.raw.text(&command.to_string());
     }
 
-    /// Sends a message of any kind.
-    ///
-    /// # Panics
-    /// Panics if the connection is closed.
+    /// Sends a ping without waiting for the pong.
+    pub fn send_ping(&mut self, payload: &[u8]) {
+        self.raw.send(masked(PING, payload));
+    }
+
+    /// Sends a ping and waits for the pong.
     #[track_caller]
-    pub fn send_message(&mut self, message: Message) {
-        self.socket.send(message).expect("the connection is open");
+    pub fn ping(&mut self) {
+        let payload = b"are you there";
+        self.send_ping(payload);
+        loop {
+            match self.next_within(TIMEOUT) {
+                Some(ServerOutput::Pong(answer)) if answer == payload => return,
+                Some(ServerOutput::Ping(_)) => {}
+                other => panic!("expected a pong, got {other:?}"),
+            }
+        }
     }
 
     /// Returns what arrives next within `limit`.
     pub fn next_within(&mut self, limit: Duration) -> Option<ServerOutput> {
-        read(&mut self.socket, limit)
+        next_output(&mut self.raw, limit)
     }
 
     /// Returns the next object. Pings that precede it are answered.
-    ///
-    /// # Panics
-    /// Panics if anything else arrives first, or if nothing arrives in time.
     #[track_caller]
     pub fn object(&mut self) -> Value {
         let until = Instant::now() + TIMEOUT;
@@ -177,46 +169,52 @@ impl Client {
         }
     }
 
-    /// Sends a command and returns its reply.
+    /// Returns the content of the next object, which must be a message.
     #[track_caller]
-    pub fn request(&mut self, command: &str) -> Value {
+    pub fn message(&mut self) -> Value {
+        let mut object = self.object();
+        assert!(object["message"]["seq"].is_u64(), "{object}");
+        object["message"].take()
+    }
+
+    #[track_caller]
+    pub fn request(&mut self, command: impl Display) -> Value {
         self.send(command);
-        self.object()["reply"].clone()
+        self.object()["reply"].take()
+    }
+
+    /// Sends a command and asserts that it is refused with this code.
+    #[track_caller]
+    pub fn assert_refused(&mut self, command: impl Display, code: &str) {
+        let reply = self.request(&command);
+        assert_eq!(reply["error"]["code"], code, "{command}: {reply}");
+        assert!(reply["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{reply}");
+        assert!(reply.get("ok").is_none(), "{reply}");
     }
 
     /// Subscribes to a channel. Returns the epoch of its log.
-    ///
-    /// # Panics
-    /// Panics if the subscription is rejected.
     #[track_caller]
     pub fn subscribe(&mut self, channel: &str) -> String {
-        let reply = self.request(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
+        let reply = self.request(format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
         reply["ok"]["epoch"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
     }
 
     /// Publishes all of `data` and waits until it is in the log. Returns the offset of the last message. The
     /// client must not have any subscriptions.
-    ///
-    /// # Panics
-    /// Panics if a message is rejected.
-    #[track_caller]
     pub fn publish(&mut self, channel: &str, data: impl IntoIterator<Item = impl Display>) -> u64 {
         let mut data = data.into_iter().peekable();
         loop {
             let each = data.next().expect("there are data to publish");
             let command = format!(r#""publish":{{"channel":"{channel}","data":{each}}}}}"#);
             if data.peek().is_none() {
-                let reply = self.request(&format!(r#"{{"id":1,{command}"#));
+                let reply = self.request(format!(r#"{{"id":1,{command}"#));
                 return reply["ok"]["offset"].as_u64().unwrap_or_else(|| panic!("{reply}"));
             }
-            self.send(&format!("{{{command}"));
+            self.send(format!("{{{command}"));
         }
     }
 
     /// Reads until the connection ends. Returns the code of the Close frame, if one arrived.
-    ///
-    /// # Panics
-    /// Panics if the connection does not end.
     #[track_caller]
     pub fn close_code(&mut self) -> Option<u16> {
         let until = Instant::now() + TIMEOUT;
@@ -231,113 +229,64 @@ impl Client {
         }
     }
 
+    /// Closes the session with a command, and waits for the Close frame.
+    #[track_caller]
+    pub fn close(&mut self) {
+        self.send(r#"{"close":{}}"#);
+        assert_eq!(self.close_code(), Some(1000));
+    }
+
     /// Closes the socket without a Close frame.
     pub fn drop_connection(self) -> Hello {
         self.hello
     }
-
-    /// Moves the client to a background thread, which answers pings and records everything it receives.
-    #[must_use]
-    pub fn into_background(self) -> BackgroundClient {
-        let received = Arc::new(Mutex::new(Vec::new()));
-        let leave = Arc::new(AtomicBool::new(false));
-        let hello = self.hello.clone();
-        let thread = std::thread::spawn({
-            let (received, leave) = (Arc::clone(&received), Arc::clone(&leave));
-            move || self.receive(&received, &leave)
-        });
-        BackgroundClient { hello, received, leave, thread: Some(thread) }
-    }
-
-    fn receive(mut self, received: &Mutex<Vec<ServerOutput>>, leave: &AtomicBool) {
-        while !leave.load(Ordering::Acquire) {
-            let Some(output) = self.next_within(READ_TIMEOUT) else { continue };
-            let is_end = output == ServerOutput::End;
-            received.lock().push(output);
-            if is_end {
-                return;
-            }
-        }
-    }
 }
 
-#[track_caller]
-fn upgrade(stream: TcpStream, query: &str) -> WebSocket<TcpStream> {
-    stream.set_nodelay(true).expect("the socket option can be set");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("the socket timeout can be set");
-    stream.set_write_timeout(Some(TIMEOUT)).expect("the socket timeout can be set");
-    let peer = stream.peer_addr().expect("the socket is connected");
-    let config = WebSocketConfig::default().read_buffer_size(4096).max_message_size(Some(1 << 20));
-    let request = format!("ws://{peer}/ws?{query}");
-    let (socket, _) =
-        tungstenite::client::client_with_config(request, stream, Some(config)).expect("the server upgrades");
-    socket.get_ref().set_read_timeout(Some(READ_TIMEOUT)).expect("the socket timeout can be set");
-    socket
+/// Returns what arrives next within `limit`, and answers it.
+fn next_output<S: Transport>(raw: &mut RawClient<S>, limit: Duration) -> Option<ServerOutput> {
+    let Ok(frame) = raw.frame_within(limit) else { return Some(ServerOutput::End) };
+    let ReceivedFrame { first, payload, .. } = frame?;
+    Some(match first {
+        TEXT => ServerOutput::Object(serde_json::from_slice(&payload).expect("the server sends JSON")),
+        PING => {
+            // If the connection is closed, the next read reports it.
+            let _ = raw.try_send(masked(PONG, &payload));
+            ServerOutput::Ping(payload)
+        }
+        PONG => ServerOutput::Pong(payload),
+        CLOSE => {
+            let _ = raw.try_send(masked(CLOSE, &payload));
+            let code = payload.first_chunk().map_or(NO_CODE, |code| u16::from_be_bytes(*code));
+            let reason = payload.get(2..).unwrap_or_default();
+            ServerOutput::Close(code, String::from_utf8_lossy(reason).into_owned())
+        }
+        other => panic!("unexpected kind of frame: {other:#04x}"),
+    })
 }
 
-fn read(socket: &mut WebSocket<TcpStream>, limit: Duration) -> Option<ServerOutput> {
-    let until = Instant::now() + limit;
-    loop {
-        let last = Instant::now() >= until;
-        match socket.read() {
-            Ok(Message::Text(text)) => {
-                return Some(ServerOutput::Object(
-                    serde_json::from_str(&text).expect("the server sends JSON"),
-                ));
-            }
-            Ok(Message::Ping(payload)) => {
-                // Flush immediately: the pong must not wait for the next read. If the connection is closed,
-                // the next read reports it.
-                let _ = socket.flush();
-                return Some(ServerOutput::Ping(payload.to_vec()));
-            }
-            Ok(Message::Pong(payload)) => return Some(ServerOutput::Pong(payload.to_vec())),
-            Ok(Message::Close(frame)) => {
-                let (code, reason) = frame
-                    .map_or((1005, String::new()), |frame| (frame.code.into(), frame.reason.to_string()));
-                return Some(ServerOutput::Close(code, reason));
-            }
-            Ok(other) => panic!("unexpected kind of message: {other:?}"),
-            Err(Error::Io(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            Err(_) => return Some(ServerOutput::End),
-        }
-        if last {
-            return None;
-        }
-    }
-}
-
-/// Client that runs in the background. Dropping it closes the socket without a Close frame.
+/// Client that runs in the background. Dropping it closes the socket without a Close frame, soon.
 #[derive(Debug)]
 pub struct BackgroundClient {
     pub hello: Hello,
     received: Arc<Mutex<Vec<ServerOutput>>>,
-    leave: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl BackgroundClient {
-    /// Returns everything received so far.
-    #[must_use]
     pub fn received(&self) -> Vec<ServerOutput> {
         self.received.lock().clone()
     }
 
-    /// Returns the number of pings answered.
-    #[must_use]
     pub fn pings(&self) -> usize {
         self.received.lock().iter().filter(|output| matches!(output, ServerOutput::Ping(_))).count()
     }
 
-    /// Waits for this many more pings.
     #[track_caller]
     pub fn await_more_pings(&self, more: usize) {
         let wanted = self.pings() + more;
-        eventually(format!("{more} more pings"), || (self.pings() >= wanted).then_some(()));
+        until(format!("{more} more pings"), || self.pings() >= wanted);
     }
 
     /// Whether the connection has been closed or lost.
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         self.received
             .lock()
@@ -345,7 +294,6 @@ impl BackgroundClient {
             .any(|output| matches!(output, ServerOutput::Close(..) | ServerOutput::End))
     }
 
-    /// Waits for the Close frame and returns its code.
     #[track_caller]
     pub fn await_close(&self) -> u16 {
         eventually("a Close frame", || {
@@ -354,15 +302,5 @@ impl BackgroundClient {
                 _ => None,
             })
         })
-    }
-}
-
-impl Drop for BackgroundClient {
-    fn drop(&mut self) {
-        self.leave.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // If the thread panicked, its message has been printed already.
-            let _ = thread.join();
-        }
     }
 }

@@ -15,11 +15,9 @@ use crate::{Backend, BackendRequest, Launch, binaries};
 pub struct CollectedSpan {
     /// Trace id. All ids are in hexadecimal.
     pub trace: String,
-    /// Span id.
     pub id: String,
     /// Id of the parent span; empty for a root span.
     pub parent: String,
-    /// The `tracestate`.
     pub state: String,
     pub name: String,
     /// In nanoseconds since 1970.
@@ -31,16 +29,13 @@ pub struct CollectedSpan {
     pub error: Option<String>,
 }
 
-/// Trace collector. See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
-    /// HTTP server that receives the exports.
     pub backend: Backend,
 }
 
 impl Collector {
     /// Configures a server that exports its traces to this collector.
-    #[must_use]
     pub fn server(&self, settings: &[&str]) -> Launch {
         let otlp = format!("trace.otlp={}", self.backend.url(""));
         Launch::with(settings).set(&otlp).with_binary(binaries::encke_with_otlp())
@@ -48,20 +43,12 @@ impl Collector {
 
     /// Returns all exported spans in no particular order. A span appears once for each export that was
     /// accepted.
-    ///
-    /// # Panics
-    /// Panics if anything other than spans was exported.
-    #[must_use]
     pub fn spans(&self) -> Vec<CollectedSpan> {
         let accepted = self.backend.requests().into_iter().filter(|request| request.status == Some(200));
         accepted.flat_map(|request| spans_of(&request)).collect()
     }
 
     /// Waits for a span with this name, and then until its trace has exactly `spans` spans.
-    ///
-    /// # Panics
-    /// Panics if the spans do not arrive, or if there are more.
-    #[must_use]
     #[track_caller]
     pub fn await_trace(&self, name: &str, spans: usize) -> Vec<CollectedSpan> {
         eventually(format!("a trace of {spans} spans that includes {name}"), || {

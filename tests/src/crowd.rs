@@ -1,6 +1,5 @@
 //! Thousands of simultaneous clients.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use crate::raw::{Dial, RawClient};
@@ -15,9 +14,6 @@ const WAVE_SIZE: usize = 100;
 pub const CROWD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Asserts that this process may open a socket for each of `clients`.
-///
-/// # Panics
-/// Panics if the limit is too low.
 pub fn require_descriptors(clients: usize) {
     let descriptors = rlimit::increase_nofile_limit(u64::MAX).expect("the limit can be read");
     assert!(
@@ -27,9 +23,6 @@ pub fn require_descriptors(clients: usize) {
 }
 
 /// Connects a client for each query, in waves.
-///
-/// # Panics
-/// Panics if a client receives no hello.
 pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, Hello)> {
     let mut greeted = Vec::with_capacity(queries.len());
     for (wave, queries) in queries.chunks(WAVE_SIZE).enumerate() {
@@ -38,8 +31,7 @@ pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, He
             .zip(queries)
             .map(|(number, query)| {
                 let host = u8::try_from(2 + number / CLIENTS_PER_SOURCE).expect("few sources");
-                let source = IpAddr::from(Ipv4Addr::new(127, 0, 0, host));
-                let dial = Dial { source: Some(source), ..Dial::default() };
+                let dial = Dial::from(&format!("127.0.0.{host}"));
                 let mut client = RawClient::over(dial.connect(server.public));
                 client.request_upgrade(query);
                 client
@@ -55,9 +47,6 @@ pub fn connect(server: &RunningServer, queries: &[String]) -> Vec<(RawClient, He
 }
 
 /// Waits until `count` sessions are in this phase.
-///
-/// # Panics
-/// Panics if that does not happen in time.
 pub fn await_sessions(server: &RunningServer, phase: &str, count: usize) {
     eventually_within(CROWD_TIMEOUT, format!("{count} sessions are {phase}"), || {
         (server.admin.metrics().sessions(phase) == count as f64).then_some(())

@@ -1,26 +1,27 @@
 //! A client of server-sent events that reads raw bytes and does nothing on its own.
 
-use std::io::{ErrorKind, Read, Write};
+use std::mem;
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
 
 use crate::Hello;
-use crate::admin::{HttpResponse, send_request};
-use crate::waiting::TIMEOUT;
+use crate::connection::{Connection, Dial, Transport, take_through};
+use crate::http::{HttpResponse, send_request};
 
 /// Event stream that the server has accepted with a 200.
 #[derive(Debug)]
-pub struct EventStream {
-    stream: TcpStream,
-    received: Vec<u8>,
+pub struct EventStream<S = TcpStream> {
+    pub connection: Connection<S>,
     /// Head of the response, including the empty line.
     pub head: String,
+    is_chunked: bool,
+    /// Body of the response, as far as it has been received and not returned yet.
+    text: Vec<u8>,
 }
 
 /// Sends `GET /events?query` with additional headers (lines that end in CR LF) and reads the whole response.
 /// The server must end it.
-#[must_use]
 #[track_caller]
 pub fn request_events(address: SocketAddr, query: &str, headers: &str) -> HttpResponse {
     let request =
@@ -29,72 +30,71 @@ pub fn request_events(address: SocketAddr, query: &str, headers: &str) -> HttpRe
 }
 
 impl EventStream {
-    /// Connects with a query.
-    #[must_use]
-    #[track_caller]
     pub fn open(address: SocketAddr, query: &str) -> Self {
         Self::open_with(address, query, "")
     }
 
-    /// Connects with a query and additional headers: lines that end in CR LF.
-    #[must_use]
+    /// Connects and reads the hello.
     #[track_caller]
+    pub fn greeted(address: SocketAddr, query: &str) -> (Self, Hello) {
+        let mut stream = Self::open(address, query);
+        let hello = stream.hello();
+        (stream, hello)
+    }
+
+    /// Connects with a query and additional headers: lines that end in CR LF.
     pub fn open_with(address: SocketAddr, query: &str, headers: &str) -> Self {
-        Self::over(TcpStream::connect(address).expect("the server accepts"), query, headers)
+        Self::over(Dial::default().connect(address), query, headers)
     }
 
     /// Reconnects as an `EventSource` does: with the original query and the id of the last event received.
-    #[must_use]
-    #[track_caller]
     pub fn reconnect(address: SocketAddr, query: &str, last_id: &str) -> Self {
         Self::open_with(address, query, &format!("Last-Event-ID: {last_id}\r\n"))
     }
+}
 
-    /// Like [`open_with`](Self::open_with), over a connected socket.
-    ///
-    /// # Panics
-    /// Panics if the response is not an event stream.
-    #[must_use]
+impl<S: Transport> EventStream<S> {
+    /// Like [`open_with`](EventStream::open_with), over a connected stream.
     #[track_caller]
-    pub fn over(mut stream: TcpStream, query: &str, headers: &str) -> Self {
-        stream.set_read_timeout(Some(TIMEOUT)).expect("the socket timeout can be set");
-        let host = stream.peer_addr().expect("the socket is connected");
-        let request = format!("GET /events?{query} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n");
-        stream.write_all(request.as_bytes()).expect("the connection is open");
-        let mut events = Self { stream, received: Vec::new(), head: String::new() };
-        events.head = events.take_through(b"\r\n\r\n").expect("a response arrives");
-        assert!(events.head.starts_with("HTTP/1.1 200 OK\r\n"), "{}", events.head);
-        events
+    pub fn over(stream: S, query: &str, headers: &str) -> Self {
+        let mut connection = Connection::over(stream);
+        connection.send(format!("GET /events?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n"));
+        Self::read(connection)
+    }
+
+    /// Reads the response to a request that has been sent.
+    #[track_caller]
+    pub(crate) fn read(mut connection: Connection<S>) -> Self {
+        let head = connection.http_head();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        let is_chunked = HttpResponse::parse(&head).header("transfer-encoding") == Some("chunked");
+        Self { connection, head, is_chunked, text: Vec::new() }
     }
 
     /// Sends bytes, which a server does not expect on an event stream.
-    ///
-    /// # Panics
-    /// Panics if the connection is closed.
-    #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("the connection is open");
+        self.connection.send(bytes);
     }
 
     /// Returns the next block: a heartbeat, or the lines up to the next empty line, which is not included.
     /// `None` at the end of the stream.
     #[track_caller]
     pub fn block(&mut self) -> Option<String> {
-        let mut block = String::new();
         loop {
-            let line = self.take_through(b"\n")?;
-            block.push_str(line.trim_end_matches('\n'));
-            if line == "\n" || block == ":" {
-                return Some(block.trim_end_matches('\n').to_owned());
+            if let Some(block) = take_block(&mut self.text) {
+                return Some(block);
             }
-            block.push('\n');
+            let take = if self.is_chunked { take_chunk } else { take_all };
+            let more = self.connection.take(take).unwrap_or_default();
+            if more.is_empty() {
+                assert!(self.text.is_empty(), "an incomplete event: {:?}", self.text);
+                return None;
+            }
+            self.text.extend(more);
         }
     }
 
     /// Returns the next event, skipping heartbeats.
-    ///
-    /// # Panics
-    /// Panics if the stream ends first.
     #[track_caller]
     pub fn event(&mut self) -> String {
         loop {
@@ -107,9 +107,6 @@ impl EventStream {
     }
 
     /// Returns the id and the object of the next event.
-    ///
-    /// # Panics
-    /// Panics if the event has no data.
     #[track_caller]
     pub fn object(&mut self) -> (Option<String>, Value) {
         let event = self.event();
@@ -119,7 +116,6 @@ impl EventStream {
         (field("id: "), serde_json::from_str(&data).expect("the server sends JSON"))
     }
 
-    /// Reads the hello.
     #[track_caller]
     pub fn hello(&mut self) -> Hello {
         Hello::parse(self.object().1)
@@ -130,24 +126,25 @@ impl EventStream {
     pub fn to_end(mut self) -> Vec<String> {
         std::iter::from_fn(|| self.block()).filter(|block| block != ":").collect()
     }
+}
 
-    #[track_caller]
-    fn take_through(&mut self, end: &[u8]) -> Option<String> {
-        loop {
-            if let Some(at) = self.received.windows(end.len()).position(|bytes| bytes == end) {
-                let taken: Vec<u8> = self.received.drain(..at + end.len()).collect();
-                return Some(String::from_utf8(taken).expect("events are text"));
-            }
-            let mut buffer = [0; 4096];
-            match self.stream.read(&mut buffer) {
-                Ok(0) => {
-                    assert!(self.received.is_empty(), "an incomplete event: {:?}", self.received);
-                    return None;
-                }
-                Ok(read) => self.received.extend(&buffer[..read]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => panic!("neither an event nor the end of the stream: {error}"),
-            }
-        }
-    }
+/// Removes a block of lines, without its last line break.
+fn take_block(text: &mut Vec<u8>) -> Option<String> {
+    let end: &[u8] = if text.starts_with(b":\n") || text.starts_with(b"\n") { b"\n" } else { b"\n\n" };
+    let block = String::from_utf8(take_through(text, end)?).expect("events are text");
+    Some(block.trim_end_matches('\n').to_owned())
+}
+
+fn take_all(received: &mut Vec<u8>) -> Option<Vec<u8>> {
+    (!received.is_empty()).then(|| mem::take(received))
+}
+
+/// Removes the content of a chunk (RFC 9112, section 7.1). The last chunk is empty.
+fn take_chunk(received: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let start = received.windows(2).position(|two| two == b"\r\n")? + 2;
+    let length = str::from_utf8(&received[..start - 2]).expect("the length of a chunk is text");
+    let end = start + usize::from_str_radix(length, 16).expect("a chunk has a length");
+    let chunk = received.get(start..end + 2)?[..end - start].to_vec();
+    received.drain(..end + 2);
+    Some(chunk)
 }

@@ -11,7 +11,6 @@ pub struct Metrics {
 
 impl Metrics {
     /// Parses the text format: a name with its labels, a space, a value.
-    #[must_use]
     pub fn parse(text: &str) -> Self {
         let values = text
             .lines()
@@ -24,45 +23,35 @@ impl Metrics {
         Self { text: text.to_owned(), values }
     }
 
-    /// Returns the text of the scrape.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Returns the value of a series, or 0 if it does not exist yet.
-    #[must_use]
     pub fn value(&self, series: &str) -> f64 {
         self.values.get(series).copied().unwrap_or_default()
     }
 
     /// Returns the sum of all series with this name, over all labels.
-    #[must_use]
     pub fn total(&self, name: &str) -> f64 {
         let is_of = |series: &str| series.strip_prefix(name).is_some_and(|labels| labels.starts_with('{'));
         self.values.iter().filter(|(series, _)| is_of(series)).map(|(_, value)| value).sum()
     }
 
-    /// Returns the number of lifecycle events with this reason.
-    #[must_use]
     pub fn events(&self, event: &str, reason: &str) -> f64 {
         self.value(&format!("encke_session_events_total{{event=\"{event}\",reason=\"{reason}\"}}"))
     }
 
     /// Returns the number of connections that were refused a session for this reason.
-    #[must_use]
     pub fn refusals(&self, reason: &str) -> f64 {
         self.value(&format!("encke_refusals_total{{reason=\"{reason}\"}}"))
     }
 
-    /// Returns the number of sessions in a phase.
-    #[must_use]
     pub fn sessions(&self, phase: &str) -> f64 {
         self.value(&format!("encke_sessions{{phase=\"{phase}\"}}"))
     }
 
     /// Returns the number of open WebSocket connections.
-    #[must_use]
     pub fn connections(&self) -> f64 {
         self.value("encke_connections{transport=\"websocket\",dialect=\"json\"}")
     }

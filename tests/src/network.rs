@@ -1,16 +1,17 @@
 //! A network namespace and a link to it that can be cut, slowed down, or made to lose packets. Needs root and
 //! iproute2; packet loss needs nftables.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::raw::Dial;
+use crate::connection::Dial;
+use crate::process::wrapped;
 
 /// Pair of virtual network interfaces: the near end is in the test's own namespace, the far end in a new one.
 /// Both are removed when this is dropped.
@@ -22,10 +23,15 @@ pub struct NetworkLink {
     number: u32,
 }
 
+/// Hardware addresses of the ends, chosen by us (their second bit says so). They need not be unique beyond the
+/// link.
+const NEAR_HARDWARE: &str = "02:00:00:00:00:01";
+const FAR_HARDWARE: &str = "02:00:00:00:00:02";
 /// Number of four-address links that fit into 198.18.0.0/15, which is reserved for tests (RFC 2544).
 const LINK_COUNT: u32 = 1 << 15;
-/// Number of links that one process may create.
-const LINKS_PER_PROCESS: u32 = 64;
+
+/// Rule of nftables.
+const DROP_ALL: &str = "meta protocol ip drop";
 
 impl Default for NetworkLink {
     fn default() -> Self {
@@ -34,28 +40,17 @@ impl Default for NetworkLink {
 }
 
 impl NetworkLink {
-    /// Creates the link.
-    ///
-    /// # Panics
-    /// Panics without root or without the `ip` command.
-    #[must_use]
     pub fn new() -> Self {
-        static CREATED: AtomicU32 = AtomicU32::new(0);
         assert!(
             rustix::process::geteuid().is_root(),
             "creating a network link needs root: run this test as root"
         );
-        let (process, index) = (std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
-        assert!(index < LINKS_PER_PROCESS, "a process has addresses for only {LINKS_PER_PROCESS} links");
-        let link = Self {
-            namespace: format!("encke-{process}-{index}"),
-            near: format!("ek{process}-{index}h"),
-            far: format!("ek{process}-{index}t"),
-            number: (process * LINKS_PER_PROCESS + index) % LINK_COUNT,
-        };
+        let link = Self::reserve();
         let Self { namespace, near, far, .. } = &link;
-        ip(&format!("netns add {namespace}"));
-        ip(&format!("link add {near} type veth peer name {far} netns {namespace}"));
+        ip(&format!(
+            "link add {near} address {NEAR_HARDWARE} type veth \
+             peer name {far} address {FAR_HARDWARE} netns {namespace}"
+        ));
         ip(&format!("address add {}/30 dev {near}", link.near_address()));
         ip(&format!("link set {near} up"));
         ip(&format!("-n {namespace} address add {}/30 dev {far}", link.address(2)));
@@ -63,14 +58,26 @@ impl NetworkLink {
         link
     }
 
-    /// Returns the address of the near end.
-    #[must_use]
+    /// Creates the namespace of a link whose number, and so whose names and addresses, no other link has, even of
+    /// another test run: the kernel refuses a second namespace with the same name.
+    fn reserve() -> Self {
+        let mut last_error = String::new();
+        for _ in 0..100 {
+            let number = rand::random_range(0..LINK_COUNT);
+            let [namespace, near, far] =
+                ["encke-", "ek-near-", "ek-far-"].map(|name| format!("{name}{number}"));
+            match try_to_run(Command::new("ip").args(["netns", "add", &namespace])) {
+                Ok(()) => return Self { namespace, near, far, number },
+                Err(error) => last_error = error,
+            }
+        }
+        panic!("{last_error}");
+    }
+
     pub fn near_address(&self) -> IpAddr {
         self.address(1)
     }
 
-    /// Returns the address of the far end.
-    #[must_use]
     pub fn far_address(&self) -> IpAddr {
         self.address(2)
     }
@@ -80,10 +87,6 @@ impl NetworkLink {
     }
 
     /// Connects from the namespace. The socket stays in the namespace, regardless of which thread uses it.
-    ///
-    /// # Panics
-    /// Panics if the connection cannot be established.
-    #[must_use]
     pub fn connect(&self, address: SocketAddr) -> TcpStream {
         let namespace = File::open(format!("/run/netns/{}", self.namespace)).expect("the namespace exists");
         // Use a separate thread that exits after connecting: a thread stays in the namespace it has entered.
@@ -95,26 +98,15 @@ impl NetworkLink {
         thread.join().expect("the connecting thread does not panic")
     }
 
-    /// Returns a command that runs in the namespace.
-    #[must_use]
-    pub fn command(&self, program: &str) -> Command {
-        let [ip, arguments @ ..] = self.wrapper();
-        let mut command = Command::new(ip);
-        command.args(arguments).arg(program);
-        command
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        wrapped(&self.wrapper(), program)
     }
 
     /// Returns the prefix that makes a command run in the namespace.
-    #[must_use]
     pub fn wrapper(&self) -> [String; 4] {
         ["ip", "netns", "exec", &self.namespace].map(str::to_owned)
     }
 
-    /// Returns the processes that run in the namespace.
-    ///
-    /// # Panics
-    /// Panics if they cannot be listed.
-    #[must_use]
     pub fn processes(&self) -> Vec<Pid> {
         let output = Command::new("ip").args(["netns", "pids", &self.namespace]).output();
         let listed =
@@ -122,7 +114,6 @@ impl NetworkLink {
         listed.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect()
     }
 
-    /// Sends a signal to all processes in the namespace.
     pub fn signal(&self, signal: Signal) {
         for process in self.processes() {
             // The process may have exited in the meantime.
@@ -142,59 +133,46 @@ impl NetworkLink {
     /// get permanent entries for each other's hardware addresses, so that address resolution neither queues
     /// on a slow link nor gets lost. Each TCP segment becomes a separate packet; otherwise dozens of segments
     /// travel between the interfaces as one packet and are lost together.
-    ///
-    /// # Panics
-    /// Panics if the kernel does not report the addresses.
     pub fn emulate_distance(&self) {
         let Self { namespace, near, far, .. } = self;
-        ip(&format!("link set {near} gso_max_segs 1"));
-        ip(&format!("-n {namespace} link set {far} gso_max_segs 1"));
-        let hardware = |command: &mut Command, device: &str| {
-            let output = command.arg(format!("/sys/class/net/{device}/address")).output();
-            let address = String::from_utf8(output.expect("cat can be run").stdout)
-                .expect("a hardware address is text");
-            address.trim().to_owned()
-        };
-        let (near_hardware, far_hardware) =
-            (hardware(&mut Command::new("cat"), near), hardware(&mut self.command("cat"), far));
-        ip(&format!("neighbour replace {} lladdr {far_hardware} dev {near} nud permanent", self.address(2)));
-        let neighbour = format!("{} lladdr {near_hardware} dev {far} nud permanent", self.near_address());
-        ip(&format!("-n {namespace} neighbour replace {neighbour}"));
+        let ends = [
+            (String::new(), near, self.far_address(), FAR_HARDWARE),
+            (format!("-n {namespace} "), far, self.near_address(), NEAR_HARDWARE),
+        ];
+        for (place, device, peer, hardware) in ends {
+            ip(&format!("{place}link set {device} gso_max_segs 1"));
+            ip(&format!("{place}neighbour replace {peer} lladdr {hardware} dev {device} nud permanent"));
+        }
     }
 
     /// Limits the rate towards the far end.
     pub fn limit_rate(&self, bytes_per_second: u32) {
-        run(Command::new("tc").args(token_bucket(&self.near, bytes_per_second).split(' ')));
+        let [near, _] = self.ends("tc");
+        limit_rate(near, bytes_per_second);
     }
 
-    /// Limits the rate in both directions.
     pub fn limit_rate_both_ways(&self, bytes_per_second: u32) {
-        self.limit_rate(bytes_per_second);
-        let arguments = format!("-n {} {}", self.namespace, token_bucket(&self.far, bytes_per_second));
-        run(Command::new("tc").args(arguments.split(' ')));
+        self.ends("tc").into_iter().for_each(|end| limit_rate(end, bytes_per_second));
     }
 
     /// Drops this percentage of the packets in each direction. They are dropped on arrival, so no sender
     /// notices.
     pub fn drop_packets(&self, per_cent: u8) {
-        let drop = if per_cent < 100 {
-            format!("meta protocol ip numgen random mod 100 < {per_cent} drop")
-        } else {
-            "meta protocol ip drop".to_owned()
-        };
-        self.ends().into_iter().for_each(|end| self.filter(end, &drop));
+        let some = format!("meta protocol ip numgen random mod 100 < {per_cent} drop");
+        let drop = if per_cent < 100 { &some } else { DROP_ALL };
+        self.ends("nft").into_iter().for_each(|end| self.filter(end, drop));
     }
 
     /// Drops everything that arrives at the near end. The far end still receives.
     pub fn block_inbound(&self) {
-        let [near, _] = self.ends();
-        self.filter(near, "meta protocol ip drop");
+        let [near, _] = self.ends("nft");
+        self.filter(near, DROP_ALL);
     }
 
     /// Drops everything that arrives at the far end. The near end still receives.
     pub fn block_outbound(&self) {
-        let [_, far] = self.ends();
-        self.filter(far, "meta protocol ip drop");
+        let [_, far] = self.ends("nft");
+        self.filter(far, DROP_ALL);
     }
 
     /// Applies a rule to the packets that arrive at one end.
@@ -207,17 +185,16 @@ impl NetworkLink {
         )));
     }
 
-    /// Removes all packet filters.
     pub fn deliver_all_packets(&self) {
-        for (mut nft, _) in self.ends() {
+        for (mut nft, _) in self.ends("nft") {
             // The first statement creates the table if it does not exist, so that deleting it cannot fail.
             run(nft.arg(format!("table netdev {0} {{}}; delete table netdev {0}", self.namespace)));
         }
     }
 
-    /// Returns the `nft` command and the interface of each end.
-    fn ends(&self) -> [(Command, &str); 2] {
-        [(Command::new("nft"), &self.near), (self.command("nft"), &self.far)]
+    /// Returns a command that runs at each end, and the name of the end's interface.
+    fn ends(&self, program: &str) -> [(Command, &str); 2] {
+        [(Command::new(program), &self.near), (self.command(program), &self.far)]
     }
 
     /// Cuts the link. Neither end is notified.
@@ -246,22 +223,25 @@ impl Drop for NetworkLink {
     }
 }
 
-/// Arguments of `tc` for a token bucket: a burst of one packet, and a queue long enough to lose none.
-fn token_bucket(device: &str, bytes_per_second: u32) -> String {
+/// Limits the rate with a token bucket: a burst of one packet, and a queue long enough to lose none.
+fn limit_rate((mut tc, device): (Command, &str), bytes_per_second: u32) {
     let bits = u64::from(bytes_per_second) * 8;
-    format!("qdisc replace dev {device} root tbf rate {bits}bit burst 1600 limit 1000000")
+    let bucket = format!("qdisc replace dev {device} root tbf rate {bits}bit burst 1600 limit 1000000");
+    run(tc.args(bucket.split(' ')));
 }
 
-#[track_caller]
 fn ip(arguments: &str) {
     run(Command::new("ip").args(arguments.split(' ')));
 }
 
-#[track_caller]
 fn run(command: &mut Command) {
+    try_to_run(command).unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn try_to_run(command: &mut Command) -> Result<(), String> {
     match command.output() {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => panic!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => panic!("cannot run {command:?} (are iproute2 and nftables installed?): {error}"),
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr))),
+        Err(error) => Err(format!("cannot run {command:?} (are iproute2 and nftables installed?): {error}")),
     }
 }

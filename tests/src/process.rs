@@ -1,45 +1,106 @@
-//! Child processes that are killed when the test ends. They can be sent signals and inspected through
-//! `/proc`.
+//! Child processes: each is started here, its output is collected, and it is killed when the test ends. They can
+//! be sent signals and inspected through `/proc`.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::process::{Child, ExitStatus};
+use std::io::Write;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-use crate::waiting::{eventually_within, let_pass, until};
+use crate::Logs;
+use crate::waiting::{eventually, eventually_within, let_pass, until};
 
 /// Child process that is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    stdin: Option<ChildStdin>,
+    pub stdout: Logs,
+    pub stderr: Logs,
+}
+
+/// Status and whole output of a process that has exited.
+#[derive(Debug)]
+pub struct ProcessOutput {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl ProcessOutput {
+    /// Asserts that the process exited with this status and printed only errors, which contain these parts.
+    #[track_caller]
+    pub fn assert_failed(&self, code: i32, parts: &[&str]) {
+        assert_eq!((self.status.code(), &*self.stdout), (Some(code), ""), "{self:?}");
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part}: {self:?}");
+        }
+    }
+}
+
+/// Command that runs `program` through a wrapper, which is given with its own arguments. An empty wrapper runs
+/// it directly.
+pub(crate) fn wrapped(wrapper: &[String], program: impl AsRef<OsStr>) -> Command {
+    let Some((first, arguments)) = wrapper.split_first() else { return Command::new(program) };
+    let mut command = Command::new(first);
+    command.args(arguments).arg(program);
+    command
 }
 
 impl Process {
-    #[must_use]
-    pub fn new(child: Child) -> Self {
-        Self { child }
+    /// Starts a program without input.
+    pub fn start(command: &mut Command) -> Self {
+        Self::start_with(command, Stdio::null())
     }
 
-    /// Sends a signal.
-    ///
-    /// # Panics
-    /// Panics if the process no longer exists.
+    /// Starts a program with this standard input.
+    pub fn start_with(command: &mut Command, stdin: impl Into<Stdio>) -> Self {
+        let spawned = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child =
+            spawned.unwrap_or_else(|error| panic!("{command:?}: {error} (tests/run installs programs)"));
+        let stdout = child.stdout.take().map(Logs::collect).expect("the output is piped");
+        let stderr = child.stderr.take().map(Logs::collect).expect("the output is piped");
+        Self { stdin: child.stdin.take(), child, stdout, stderr }
+    }
+
+    /// Writes a line to standard input, which must be a pipe.
+    pub(crate) fn write_line(&mut self, line: impl std::fmt::Display) {
+        let stdin = self.stdin.as_mut().expect("standard input is an open pipe");
+        writeln!(stdin, "{line}").expect("the process is running");
+    }
+
+    pub(crate) fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Waits for the process to exit, and returns its whole output.
+    #[track_caller]
+    pub fn output(mut self, limit: Duration) -> ProcessOutput {
+        let status = eventually_within(limit, "the process ends", || self.try_wait());
+        ProcessOutput { status, stdout: self.stdout.whole_text(), stderr: self.stderr.whole_text() }
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("the process exists");
     }
 
-    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
+    /// Terminates the process, which must exit with status 0.
+    #[track_caller]
+    pub fn stop(&mut self) {
+        self.terminate();
+        let status = self.await_exit();
+        assert!(status.success(), "{status}: {}", self.stderr.text());
+    }
+
     /// Stops the process while `meanwhile` runs, as if the machine had been suspended. Returns the result of
     /// `meanwhile`.
-    ///
-    /// # Panics
-    /// Panics if the process does not stop.
     #[track_caller]
     pub fn while_stopped<R>(&self, meanwhile: impl FnOnce() -> R) -> R {
         self.signal(Signal::STOP);
@@ -68,22 +129,13 @@ impl Process {
         tasks.filter_map(move |task| fs::read_to_string(task.ok()?.path().join(file)).ok())
     }
 
-    /// Returns the names of the process's threads.
-    ///
-    /// # Panics
-    /// Panics if the process no longer exists.
-    #[must_use]
     pub fn thread_names(&self) -> Vec<String> {
         self.read_for_each_thread("comm").map(|name| name.trim_end().to_owned()).collect()
     }
 
-    /// Waits for the process to exit.
-    ///
-    /// # Panics
-    /// Panics if the process does not exit within `limit`.
     #[track_caller]
-    pub fn await_exit(&mut self, limit: Duration) -> ExitStatus {
-        eventually_within(limit, "the process ends", || self.try_wait())
+    pub fn await_exit(&mut self) -> ExitStatus {
+        eventually("the process ends", || self.try_wait())
     }
 
     /// Returns the exit status if the process has exited.
@@ -91,27 +143,16 @@ impl Process {
         self.child.try_wait().expect("a child process can be waited for")
     }
 
-    /// Returns the process id.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns the number of open file descriptors.
-    ///
-    /// # Panics
-    /// Panics if the process no longer exists.
-    #[must_use]
     pub fn open_descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process exists").count()
     }
 
     /// Returns the resident memory in bytes, once the allocator has returned free memory to the kernel. It
     /// does so gradually, beginning after a second.
-    ///
-    /// # Panics
-    /// Panics if the process no longer exists, or if its memory keeps falling for two minutes.
-    #[must_use]
     pub fn settled_bytes(&self) -> u64 {
         let mut last = self.resident_bytes();
         eventually_within(Duration::from_secs(120), "free memory is returned to the kernel", || {
@@ -122,11 +163,6 @@ impl Process {
         })
     }
 
-    /// Returns the resident memory in bytes.
-    ///
-    /// # Panics
-    /// Panics if the process no longer exists.
-    #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.expect("the process exists");

@@ -3,34 +3,28 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::admin::send_request;
+use crate::http::{HttpResponse, send_request};
+use crate::port::Port;
 use crate::process::Process;
-use crate::proxy::free_address;
 use crate::waiting::until;
 
-/// Running `prometheus`. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Prometheus {
     _process: Process,
     _directory: TempDir,
-    address: SocketAddr,
+    port: Port,
 }
 
 impl Prometheus {
     /// Starts a Prometheus that scrapes `target` every second as the job `encke`, and evaluates these rules.
-    ///
-    /// # Panics
-    /// Panics if Prometheus does not start or is not installed.
-    #[must_use]
-    #[track_caller]
     pub fn scraping(target: SocketAddr, rules: &Path) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory can be created");
-        let address = free_address();
+        let port = Port::reserve();
         let config = directory.path().join("prometheus.yml");
         let rules = rules.display();
         let text = format!(
@@ -38,42 +32,30 @@ impl Prometheus {
              scrape_configs:\n  - job_name: encke\n    static_configs: [{{ targets: ['{target}'] }}]\n"
         );
         fs::write(&config, text).expect("the file can be written");
-        let child = Command::new("prometheus")
+        let mut command = Command::new("prometheus");
+        command
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
-            .arg(format!("--web.listen-address={address}"))
-            .arg("--log.level=warn")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("prometheus is installed");
-        let prometheus = Self { _process: Process::new(child), _directory: directory, address };
+            .arg(format!("--web.listen-address={}", port.address))
+            .arg("--log.level=warn");
+        let prometheus = Self { _process: Process::start(&mut command), _directory: directory, port };
         until("Prometheus is ready", || prometheus.is_up());
         prometheus
     }
 
     fn is_up(&self) -> bool {
-        std::net::TcpStream::connect(self.address).is_ok() && self.request("/-/ready").0 == 200
+        std::net::TcpStream::connect(self.port.address).is_ok() && self.request("/-/ready").status == 200
     }
 
     /// Sends `GET path` to the HTTP API and returns the data.
-    ///
-    /// # Panics
-    /// Panics if the response is an error.
-    #[must_use]
     #[track_caller]
     pub fn get(&self, path: &str) -> Value {
-        let (status, body) = self.request(path);
-        let answer: Value = serde_json::from_str(&body).expect("the response is JSON");
-        assert_eq!((status, answer["status"].as_str()), (200, Some("success")), "{path}: {answer}");
-        answer["data"].clone()
+        let mut answer = self.request(path).json();
+        assert_eq!(answer["status"], "success", "{path}: {answer}");
+        answer["data"].take()
     }
 
     /// Evaluates an expression at the current time and returns its series.
-    ///
-    /// # Panics
-    /// Panics if the expression is not a vector.
-    #[must_use]
     #[track_caller]
     pub fn query(&self, expression: &str) -> Vec<Value> {
         let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
@@ -81,11 +63,9 @@ impl Prometheus {
         data["result"].as_array().expect("a vector of series").clone()
     }
 
-    /// Sends `GET path` as HTTP/1.0, so that the response is not chunked. Returns its status and body.
-    #[track_caller]
-    fn request(&self, path: &str) -> (u16, String) {
-        let answer =
-            send_request(self.address, &format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address));
-        (answer.status, answer.body)
+    /// Sends `GET path` as HTTP/1.0, so that the response is not chunked.
+    fn request(&self, path: &str) -> HttpResponse {
+        let address = self.port.address;
+        send_request(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n"))
     }
 }

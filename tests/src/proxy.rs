@@ -1,61 +1,60 @@
 //! nginx and HAProxy, with the example configurations of `deploy/proxies`.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::RunningServer;
+use crate::port::Port;
 use crate::process::Process;
-use crate::tls::Certificate;
 use crate::waiting::until;
+use crate::{Certificate, RunningServer};
+
+/// How long nginx waits for a server that sends nothing, unless the example configuration says otherwise. Its
+/// own default is a minute.
+pub const NGINX_READ_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Proxy in front of a server. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     _process: Process,
     _files: TempDir,
-    /// Address that clients connect to.
+    _port: Port,
     pub address: SocketAddr,
 }
 
 impl Proxy {
     /// Starts nginx with this certificate and the example configuration.
-    ///
-    /// # Panics
-    /// Panics if nginx does not start, or if the example no longer contains what is replaced in it.
-    #[must_use]
     pub fn nginx(server: &RunningServer, certificate: &Certificate) -> Self {
         let files = TempDir::new().expect("a temporary directory");
         let (pem, key) = certificate.write(files.path());
-        let address = free_address();
-        let site = ConfigTemplate::read("nginx.conf")
-            .replace("server 127.0.0.1:8000;", &format!("server {};", server.public))
-            .replace("listen 443 ssl;", &format!("listen {address} ssl;"))
-            .replace("/etc/nginx/encke.pem", &pem.display().to_string())
-            .replace("/etc/nginx/encke.key", &key.display().to_string());
-        Self::start_nginx(&site.0, files, address)
+        let port = Port::reserve();
+        let replacements = [
+            ("server 127.0.0.1:8000;", format!("server {};", server.public)),
+            ("listen 443 ssl;", format!("listen {} ssl;", port.address)),
+            ("/etc/nginx/encke.pem", pem.display().to_string()),
+            ("/etc/nginx/encke.key", key.display().to_string()),
+        ];
+        let read_timeout = NGINX_READ_TIMEOUT.as_secs();
+        let site = format!("proxy_read_timeout {read_timeout}s; {}", example("nginx.conf", &replacements));
+        Self::start_nginx(&site, files, port)
     }
 
     /// Starts nginx without TLS and with its default settings, except for the upstream address and
     /// `directives`.
-    ///
-    /// # Panics
-    /// Panics if nginx does not start.
-    #[must_use]
     pub fn nginx_with_defaults(server: &RunningServer, directives: &str) -> Self {
         let files = TempDir::new().expect("a temporary directory");
-        let address = free_address();
-        let site = format!(
-            "server {{ listen {address}; location / {{ proxy_pass http://{}; {directives} }} }}",
-            server.public
-        );
-        Self::start_nginx(&site, files, address)
+        let port = Port::reserve();
+        let (address, server) = (port.address, server.public);
+        let location = format!("location / {{ proxy_pass http://{server}; {directives} }}");
+        let site = format!("server {{ listen {address}; {location} }}");
+        Self::start_nginx(&site, files, port)
     }
 
-    fn start_nginx(site: &str, files: TempDir, address: SocketAddr) -> Self {
+    fn start_nginx(site: &str, files: TempDir, port: Port) -> Self {
         // The surrounding sections of Debian's nginx.conf, adapted to an unprivileged single process.
         let directory = files.path().display();
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -69,68 +68,47 @@ impl Proxy {
         fs::write(&path, config).expect("the file can be written");
         let mut command = Command::new("nginx");
         command.arg("-c").arg(path).arg("-e").arg(files.path().join("error.log"));
-        Self::start(command, files, address)
+        Self::start(command, files, port)
     }
 
     /// Starts `HAProxy` with this certificate and the example configuration.
-    ///
-    /// # Panics
-    /// Panics if `HAProxy` does not start, or if the example no longer contains what is replaced in it.
-    #[must_use]
     pub fn haproxy(server: &RunningServer, certificate: &Certificate) -> Self {
         let files = TempDir::new().expect("a temporary directory");
         let (pem, key) = certificate.write(files.path());
         let both = files.path().join("both.pem");
-        let text = |path: &Path| fs::read_to_string(path).expect("the file can be read");
-        fs::write(&both, text(&pem) + &text(&key)).expect("the file can be written");
-        let address = free_address();
-        let config = ConfigTemplate::read("haproxy.cfg")
-            .replace("server encke 127.0.0.1:8000", &format!("server encke {}", server.public))
-            .replace("check port 8001", &format!("check port {}", server.admin.address().port()))
-            .replace("bind :443", &format!("bind {address}"))
-            .replace("/etc/haproxy/encke.pem", &both.display().to_string())
-            .replace("maxconn 100000", "maxconn 100");
+        let texts = [pem, key].map(|path| fs::read_to_string(path).expect("the file can be read"));
+        fs::write(&both, texts.concat()).expect("the file can be written");
+        let port = Port::reserve();
+        let replacements = [
+            ("server encke 127.0.0.1:8000", format!("server encke {}", server.public)),
+            ("check port 8001", format!("check port {}", server.admin.address().port())),
+            ("bind :443", format!("bind {}", port.address)),
+            ("/etc/haproxy/encke.pem", both.display().to_string()),
+            ("maxconn 100000", "maxconn 100".to_owned()),
+        ];
         let path = files.path().join("haproxy.cfg");
-        fs::write(&path, config.0).expect("the file can be written");
+        fs::write(&path, example("haproxy.cfg", &replacements)).expect("the file can be written");
         let mut command = Command::new("haproxy");
         command.arg("-db").arg("-f").arg(path);
-        Self::start(command, files, address)
+        Self::start(command, files, port)
     }
 
-    fn start(mut command: Command, files: TempDir, address: SocketAddr) -> Self {
-        let output = files.path().join("output");
-        let log = fs::File::create(&output).expect("the file can be written");
-        command.stdin(Stdio::null()).stdout(log.try_clone().expect("the file can be duplicated")).stderr(log);
-        let child =
-            command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error} (tests/run installs it)"));
-        let mut process = Process::new(child);
+    fn start(mut command: Command, files: TempDir, port: Port) -> Self {
+        let mut process = Process::start(&mut command);
         until(format!("{command:?} listens"), || {
-            let output = || fs::read_to_string(&output).unwrap_or_default();
-            assert!(process.try_wait().is_none(), "{command:?} has ended: {}", output());
-            TcpStream::connect(address).is_ok()
+            assert!(process.try_wait().is_none(), "{command:?} has ended: {}", process.stderr.text());
+            TcpStream::connect(port.address).is_ok()
         });
-        Self { _process: process, _files: files, address }
+        Self { _process: process, _files: files, address: port.address, _port: port }
     }
 }
 
-/// Example configuration whose addresses and file names are replaced with those used by the test.
-struct ConfigTemplate(String);
-
-impl ConfigTemplate {
-    fn read(name: &str) -> Self {
-        let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../deploy/proxies", name].iter().collect();
-        Self(fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
-    }
-
-    fn replace(self, from: &str, to: &str) -> Self {
-        assert_eq!(self.0.matches(from).count(), 1, "the example contains `{from}` once");
-        Self(self.0.replace(from, to))
-    }
-}
-
-/// Returns a loopback address whose port is currently free. Neither the proxies nor Redis can choose a free
-/// port themselves and report it.
-pub(crate) fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("the listener is bound")
+/// Returns an example configuration in which each of these texts is replaced, which it contains once.
+fn example(name: &str, replacements: &[(&str, String)]) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/proxies").join(name);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    replacements.iter().fold(text, |text, (from, to)| {
+        assert_eq!(text.matches(from).count(), 1, "the example contains `{from}` once");
+        text.replace(from, to)
+    })
 }

@@ -1,34 +1,30 @@
 //! A TCP relay in front of the server that can break connections.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::port::listen;
+
 /// Fault applied to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The connection is left alone.
     Intact,
     /// Closed in both directions after this many bytes from the server.
     Cut(usize),
-    /// Closed in both directions before the server's output contains this text. The server must send the text
-    /// in one write.
-    CutBefore(&'static str),
     /// After this many bytes from the server, nothing passes in either direction, and neither side is
     /// notified.
     Silent(usize),
 }
 
-/// Relay that accepts connections until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
-    /// Address that clients connect to.
     pub address: SocketAddr,
     server: Arc<Mutex<SocketAddr>>,
-    dropped: Arc<AtomicBool>,
+    _listener: AcceptLoop,
     connections: Arc<Mutex<Vec<RelayedConnection>>>,
 }
 
@@ -43,38 +39,20 @@ struct RelayedConnection {
 impl Relay {
     /// Starts a relay to `server`. `fate` is called for each connection; until it returns, that connection
     /// and all later ones wait.
-    ///
-    /// # Panics
-    /// Panics if no port is free.
-    #[must_use]
     pub fn new(server: SocketAddr, mut fate: impl FnMut() -> Fate + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = listener.local_addr().expect("the listener is bound");
         let server = Arc::new(Mutex::new(server));
-        let dropped = Arc::new(AtomicBool::new(false));
-        let joined = Arc::default();
-        let relay = Self {
-            address,
-            server: Arc::clone(&server),
-            dropped: Arc::clone(&dropped),
-            connections: Arc::clone(&joined),
-        };
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                if dropped.load(Ordering::Acquire) {
-                    return;
-                }
-                let fate = fate();
-                let server = *server.lock();
-                if let Ok(server) = TcpStream::connect(server) {
-                    joined.lock().push(relay_connection(client, server, fate));
-                }
+        let connections = Arc::<Mutex<Vec<_>>>::default();
+        let (target, joined) = (Arc::clone(&server), Arc::clone(&connections));
+        let listener = AcceptLoop::start(move |client| {
+            let fate = fate();
+            let server = *target.lock();
+            if let Ok(server) = TcpStream::connect(server) {
+                joined.lock().push(relay_connection(client, server, fate));
             }
         });
-        relay
+        Self { address: listener.address, server, _listener: listener, connections }
     }
 
-    /// Relays new connections to this server.
     pub fn redirect_to(&self, server: SocketAddr) {
         *self.server.lock() = server;
     }
@@ -98,7 +76,32 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+/// Listener on a free loopback port that accepts connections until it is dropped.
+#[derive(Debug)]
+pub struct AcceptLoop {
+    pub address: SocketAddr,
+    dropped: Arc<AtomicBool>,
+}
+
+impl AcceptLoop {
+    /// Passes each connection to `serve`, which delays all later ones until it returns.
+    pub fn start(mut serve: impl FnMut(TcpStream) + Send + 'static) -> Self {
+        let (listener, address) = listen();
+        let dropped = Arc::<AtomicBool>::default();
+        let accepting = Arc::clone(&dropped);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if accepting.load(Ordering::Acquire) {
+                    return;
+                }
+                serve(client);
+            }
+        });
+        Self { address, dropped }
+    }
+}
+
+impl Drop for AcceptLoop {
     fn drop(&mut self) {
         self.dropped.store(true, Ordering::Release);
         // Wakes the thread that waits in `accept`.
@@ -135,7 +138,7 @@ fn relay_bytes(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &Atom
         if silent.load(Ordering::Acquire) {
             continue;
         }
-        let end = fate.fault_position(passed, bytes);
+        let end = fate.fault_position(passed, bytes.len());
         passed += bytes.len();
         if to.write_all(&bytes[..end.unwrap_or(bytes.len())]).is_err() {
             break;
@@ -143,7 +146,7 @@ fn relay_bytes(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &Atom
         match fate {
             _ if end.is_none() => {}
             Fate::Silent(_) => silent.store(true, Ordering::Release),
-            Fate::Intact | Fate::Cut(_) | Fate::CutBefore(_) => {
+            Fate::Intact | Fate::Cut(_) => {
                 let _ = from.shutdown(Shutdown::Both);
                 let _ = to.shutdown(Shutdown::Both);
                 return;
@@ -158,13 +161,10 @@ fn relay_bytes(mut from: TcpStream, mut to: TcpStream, fate: Fate, silent: &Atom
 impl Fate {
     /// Returns how many of `bytes` to copy before the fault takes effect, after `passed` bytes have been
     /// copied. `None`: all of them, without a fault.
-    fn fault_position(self, passed: usize, bytes: &[u8]) -> Option<usize> {
+    fn fault_position(self, passed: usize, bytes: usize) -> Option<usize> {
         match self {
             Self::Intact => None,
-            Self::Cut(after) | Self::Silent(after) => {
-                Some(after - passed).filter(|left| *left <= bytes.len())
-            }
-            Self::CutBefore(text) => bytes.windows(text.len()).position(|window| window == text.as_bytes()),
+            Self::Cut(after) | Self::Silent(after) => Some(after - passed).filter(|left| *left <= bytes),
         }
     }
 }

@@ -2,16 +2,15 @@
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::network::NetworkLink;
+use crate::bayeux::session;
 use crate::waiting::{eventually, until};
-use crate::{Script, binaries};
+use crate::{Script, binaries, script};
 
-/// Client library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BayeuxLibrary {
     /// npm's `cometd`.
@@ -47,13 +46,22 @@ pub const ALL: [(BayeuxLibrary, BayeuxTransport); 8] = [
 
 /// Client that runs until this is dropped. It then exits without closing its session.
 #[derive(Debug)]
-pub struct StockClient {
-    script: Script,
+pub struct StockClient(Script);
+
+impl BayeuxLibrary {
+    /// Returns the client's interpreter and its script.
+    fn script(self) -> [PathBuf; 2] {
+        let python_script = || Path::new(env!("CARGO_MANIFEST_DIR")).join("bayeux/aiocometd_client.py");
+        match self {
+            Self::CometD | Self::CometDWithAck => ["node".into(), script::in_browser_folder("cometd.mjs")],
+            Self::Faye => ["node".into(), script::in_browser_folder("faye.mjs")],
+            Self::Aiocometd => [binaries::python_with_aiocometd(), python_script()],
+        }
+    }
 }
 
 impl BayeuxTransport {
     /// Returns the transport's name in the Bayeux protocol.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::LongPolling => "long-polling",
@@ -64,48 +72,19 @@ impl BayeuxTransport {
 
 impl StockClient {
     /// Starts a client that connects to `server` and subscribes to `channels` after its first handshake.
-    #[must_use]
-    #[track_caller]
     pub fn start(
         stock: BayeuxLibrary,
         transport: BayeuxTransport,
         server: SocketAddr,
         channels: &[&str],
     ) -> Self {
-        Self::start_at(stock, transport, &format!("http://{server}/bayeux"), channels)
-    }
-
-    /// Like [`start`](Self::start), with a whole URL.
-    #[must_use]
-    #[track_caller]
-    pub fn start_at(stock: BayeuxLibrary, transport: BayeuxTransport, url: &str, channels: &[&str]) -> Self {
-        let options = options(stock, transport, channels);
-        let script = match stock {
-            BayeuxLibrary::Aiocometd => {
-                Script::spawn(aiocometd(Command::new(binaries::python_with_aiocometd()), url, &options))
-            }
-            _ => Script::start(script(stock), &[url, &options]),
-        };
-        Self { script }
-    }
-
-    /// Like [`start`](Self::start), at the far end of a link.
-    #[must_use]
-    #[track_caller]
-    pub fn start_beyond(
-        link: &NetworkLink,
-        stock: BayeuxLibrary,
-        transport: BayeuxTransport,
-        server: SocketAddr,
-        channels: &[&str],
-    ) -> Self {
-        let (url, options) = (format!("http://{server}/bayeux"), options(stock, transport, channels));
-        let python = || binaries::python_with_aiocometd().display().to_string();
-        let script = match stock {
-            BayeuxLibrary::Aiocometd => Script::spawn(aiocometd(link.command(&python()), &url, &options)),
-            _ => Script::start_beyond(link, script(stock), &[&url, &options]),
-        };
-        Self { script }
+        let url = format!("http://{server}/bayeux");
+        let ack = stock == BayeuxLibrary::CometDWithAck;
+        let options = json!({ "transport": transport.name(), "subscribe": channels, "ack": ack });
+        let [interpreter, script] = stock.script();
+        let mut command = Command::new(interpreter);
+        command.arg(script).args([url, options.to_string()]);
+        Self(Script::spawn(command))
     }
 
     /// Waits until the client has a session, uses this transport and is subscribed to these channels. Returns
@@ -124,17 +103,17 @@ impl StockClient {
     /// Waits for the `nth` successful handshake and returns the session's id.
     #[track_caller]
     pub fn await_session(&self, nth: usize) -> String {
-        let session = || {
+        let opened = || {
             let handshakes = self.values("handshake");
             let successful =
                 handshakes.iter().filter(|handshake| handshake["successful"] == true).nth(nth - 1)?;
-            Some(session_of(successful["clientId"].as_str().expect("a handshake reply has a client id")))
+            Some(session(successful["clientId"].as_str().expect("a handshake reply has a client id")))
         };
         // If the handshake fails, this wait reports what the script printed instead.
         if nth == 1 {
             self.await_object("handshake", 1);
         }
-        eventually(format!("handshake number {nth} succeeds"), session)
+        eventually(format!("handshake number {nth} succeeds"), opened)
     }
 
     /// Waits until the server has confirmed a subscription to each of these channels `times` times.
@@ -148,8 +127,7 @@ impl StockClient {
     }
 
     /// Returns how often the server has confirmed a subscription to this channel.
-    #[must_use]
-    pub fn subscribe_confirmations(&self, channel: &str) -> usize {
+    fn subscribe_confirmations(&self, channel: &str) -> usize {
         let names = |reply: &Value| match &reply["subscription"] {
             Value::Array(names) => names.contains(&json!(channel)),
             name => name == channel,
@@ -158,7 +136,6 @@ impl StockClient {
         replies.iter().filter(|reply| reply["successful"] == true && names(reply)).count()
     }
 
-    /// Subscribes to another channel and waits for the confirmation.
     #[track_caller]
     pub fn subscribe(&mut self, channel: &str) {
         let before = self.subscribe_confirmations(channel);
@@ -167,29 +144,23 @@ impl StockClient {
     }
 
     /// Publishes without waiting for the reply.
-    #[track_caller]
     pub fn publish(&mut self, channel: &str, data: impl Into<Value>) {
         let data: Value = data.into();
         self.send_command(&json!({ "publish": [channel, data] }));
     }
 
     /// Returns the data that the client's subscriptions received from a channel, in order of arrival.
-    #[must_use]
     pub fn delivered(&self, channel: &str) -> Vec<Value> {
         data(self.values("message"), channel)
     }
 
     /// Returns the data of each message that the server sent on a channel, once per message regardless of how
     /// many subscriptions match.
-    #[must_use]
     pub fn received(&self, channel: &str) -> Vec<Value> {
         data(self.values("came"), channel)
     }
 
     /// Waits until exactly these messages have arrived on a channel, once each and in order.
-    ///
-    /// # Panics
-    /// Panics if other messages arrive.
     #[track_caller]
     pub fn await_delivered(&self, channel: &str, expected: &[Value]) {
         until(format!("{} messages arrive on {channel}", expected.len()), || {
@@ -203,42 +174,17 @@ impl Deref for StockClient {
     type Target = Script;
 
     fn deref(&self) -> &Script {
-        &self.script
+        &self.0
     }
 }
 
 impl DerefMut for StockClient {
     fn deref_mut(&mut self) -> &mut Script {
-        &mut self.script
+        &mut self.0
     }
-}
-
-/// Returns the id of the session that a client id belongs to.
-#[must_use]
-pub fn session_of(client_id: &str) -> String {
-    client_id.split('.').next().unwrap_or_default().to_owned()
 }
 
 fn data(messages: Vec<Value>, channel: &str) -> Vec<Value> {
     let of_channel = messages.into_iter().filter(|message| message["channel"] == channel);
     of_channel.map(|mut message| message["data"].take()).collect()
-}
-
-fn script(stock: BayeuxLibrary) -> &'static str {
-    match stock {
-        BayeuxLibrary::CometD | BayeuxLibrary::CometDWithAck => "cometd.mjs",
-        BayeuxLibrary::Faye => "faye.mjs",
-        BayeuxLibrary::Aiocometd => unreachable!("aiocometd is not a node script"),
-    }
-}
-
-fn options(stock: BayeuxLibrary, transport: BayeuxTransport, channels: &[&str]) -> String {
-    let ack = stock == BayeuxLibrary::CometDWithAck;
-    json!({ "transport": transport.name(), "subscribe": channels, "ack": ack }).to_string()
-}
-
-fn aiocometd(mut python: Command, url: &str, options: &str) -> Command {
-    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("bayeux/aiocometd_client.py");
-    python.arg(client).args([url, options]);
-    python
 }

@@ -1,33 +1,22 @@
 //! A stand-in for systemd's side of the service notification protocol.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::waiting::{TIMEOUT, eventually};
-
-/// How long one read blocks.
-const READ_TIMEOUT: Duration = Duration::from_millis(5);
+use crate::waiting::eventually;
 
 /// Receives notifications sent to `NOTIFY_SOCKET`.
 #[derive(Debug)]
 pub struct FakeSupervisor {
     socket: UnixDatagram,
-    /// Value of `NOTIFY_SOCKET`.
     pub name: OsString,
     _folder: TempDir,
 }
 
 impl FakeSupervisor {
-    /// Listens on a socket in the file system.
-    ///
-    /// # Panics
-    /// Panics if the socket cannot be created.
-    #[must_use]
     pub fn on_path() -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory can be created");
         let path = folder.path().join("notify");
@@ -36,10 +25,6 @@ impl FakeSupervisor {
     }
 
     /// Listens on a socket in the abstract namespace.
-    ///
-    /// # Panics
-    /// Panics if the name is taken.
-    #[must_use]
     pub fn on_abstract_name() -> Self {
         // The path of a temporary directory is a unique name.
         let folder = tempfile::tempdir().expect("a temporary directory can be created");
@@ -50,29 +35,18 @@ impl FakeSupervisor {
     }
 
     fn over(socket: UnixDatagram, name: OsString, folder: TempDir) -> Self {
-        socket.set_read_timeout(Some(READ_TIMEOUT)).expect("the socket timeout can be set");
+        socket.set_nonblocking(true).expect("the socket accepts the option");
         Self { socket, name, _folder: folder }
     }
 
-    /// Returns the next notification, if one has arrived.
-    ///
-    /// # Panics
-    /// Panics if the socket returns an error.
     pub fn try_next(&self) -> Option<String> {
         let mut buffer = [0; 256];
-        match self.socket.recv(&mut buffer) {
-            Ok(length) => Some(String::from_utf8_lossy(&buffer[..length]).into_owned()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-            Err(error) => panic!("{error}"),
-        }
+        let length = self.socket.recv(&mut buffer).ok()?;
+        Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
     }
 
-    /// Waits for the next notification.
-    ///
-    /// # Panics
-    /// Panics if none arrives.
     #[track_caller]
     pub fn next(&self) -> String {
-        eventually(format!("a notification within {TIMEOUT:?}"), || self.try_next())
+        eventually("a notification", || self.try_next())
     }
 }

@@ -8,29 +8,36 @@ use encke_tests::network::NetworkLink;
 use encke_tests::process::Signal;
 use encke_tests::waiting::let_pass;
 use encke_tests::{Launch, RunningServer, Script};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::client::{CHANNEL, FaultClient};
 use crate::condition::LinkCondition;
 use crate::ledger::Ledger;
 use crate::outcome::{CellOutcome, CellTimes};
-use crate::traffic_plan::TrafficPlan;
+use crate::traffic::TrafficPlan;
 
 /// Polling interval, and thus the maximum delay of an action on a machine that is not busy.
-const STEP: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A combination of link, client and traffic to test.
 #[derive(Clone, Debug)]
-pub struct FaultCell {
-    /// Fault of the link.
-    pub condition: LinkCondition,
+pub(crate) struct FaultCell {
+    pub(crate) condition: LinkCondition,
     /// Client at the far end of the link.
-    pub client: FaultClient,
-    /// Messages to publish.
-    pub pace: TrafficPlan,
-    /// Additional settings of the server (`key=value`).
-    pub settings: Vec<String>,
+    pub(crate) client: FaultClient,
+    pub(crate) traffic: TrafficPlan,
+    /// Settings of the server (`key=value`).
+    pub(crate) settings: Vec<String>,
+}
+
+/// Step of a cell. Messages are published at intervals, independently of the steps.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    FaultBegins,
+    Burst,
+    FaultEnds,
+    PublishingEnds,
 }
 
 impl FaultCell {
@@ -38,36 +45,54 @@ impl FaultCell {
     ///
     /// # Panics
     /// Without root, or if a required program is not installed.
-    #[must_use]
-    pub fn run(&self, over: &AtomicBool) -> Option<CellOutcome> {
-        let mut scene = RunningCell::set(self);
-        let began = Instant::now();
-        let mut instants = CellTimes::default();
-        while !over.load(Ordering::Relaxed) {
-            let now = began.elapsed();
-            scene.record_output(began);
-            let done = scene.run_due_actions(now, self, &mut instants);
-            let is_complete = done && scene.ledger.missing() == 0;
-            let is_overdue = instants.last_publish.is_some_and(|silent| now > silent + self.pace.limit);
-            if is_complete || is_overdue {
-                instants.end = now;
-                return Some(CellOutcome::of(self, &scene.ledger, instants, &scene.server, &scene.script));
+    pub(crate) fn run(&self, over: &AtomicBool) -> Option<CellOutcome> {
+        let mut running = RunningCell::start(self);
+        let mut times = CellTimes::default();
+        for (at, step) in self.steps() {
+            running.publish_until(at, self.traffic, over)?;
+            match step {
+                Step::FaultBegins => {
+                    self.condition.fault.begin(&running.link);
+                    times.fault_start = Some(running.began.elapsed());
+                }
+                Step::Burst => {
+                    (0..self.traffic.burst).for_each(|_| running.publish(self.traffic.burst_message));
+                    times.burst = Some(running.began.elapsed());
+                }
+                Step::FaultEnds => {
+                    self.condition.fault.end(&running.link);
+                    times.fault_end = Some(running.began.elapsed());
+                }
+                Step::PublishingEnds => {}
             }
-            let_pass(STEP);
         }
-        None
+        let limit = running.began.elapsed() + self.traffic.limit;
+        while running.ledger.counts().missing() > 0 && running.began.elapsed() < limit {
+            running.poll(over)?;
+        }
+        times.end = running.began.elapsed();
+        Some(CellOutcome::of(self, &running.ledger, times, &running.server, &running.script))
     }
-}
 
-/// Locks the start of a client. Clients are started one after the other, because starting one keeps the
-/// machine busy.
-fn lock_startup() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock()
+    /// Returns the steps in order, with the time of each.
+    fn steps(&self) -> Vec<(Duration, Step)> {
+        let TrafficPlan { before_fault, until_burst, during_fault, after_fault, .. } = self.traffic;
+        let mut steps = vec![(before_fault, Step::FaultBegins), (before_fault + until_burst, Step::Burst)];
+        match self.condition.fault.duration() {
+            Some(lasts) => {
+                let end = before_fault + lasts;
+                steps.extend([(end, Step::FaultEnds), (end + after_fault, Step::PublishingEnds)]);
+            }
+            None => steps.push((before_fault + during_fault, Step::PublishingEnds)),
+        }
+        steps.sort_by_key(|(at, _)| *at);
+        steps
+    }
 }
 
 /// State of a cell while it runs.
 struct RunningCell {
+    began: Instant,
     script: Script,
     server: RunningServer,
     ledger: Ledger,
@@ -85,68 +110,68 @@ impl Drop for RunningCell {
 
 impl RunningCell {
     /// Starts a server, and a client that subscribes to the channel, on a link without a fault.
-    fn set(cell: &FaultCell) -> Self {
-        let _turn = lock_startup();
+    fn start(cell: &FaultCell) -> Self {
+        // Start one client after the other, because starting one keeps the machine busy.
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock();
         let link = NetworkLink::new();
-        cell.condition.prepare(&link);
+        cell.condition.fault.prepare(&link);
         let launch = Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string());
         let launch =
             cell.settings.iter().fold(launch.argument("--insecure"), |launch, setting| launch.set(setting));
         let server = launch.start();
         let script = cell.client.start(&link, server.public);
         let _ = script.await_object(cell.client.subscribed_key(), 1);
-        Self { script, server, ledger: Ledger::default(), next_message: Duration::ZERO, link }
+        let (began, next_message) = (Instant::now(), Duration::ZERO);
+        Self { began, script, server, ledger: Ledger::default(), next_message, link }
     }
 
-    fn record_output(&mut self, began: Instant) {
-        for (at, object) in self.script.take_objects() {
-            self.ledger.record(at.saturating_duration_since(began), &object);
+    /// Publishes at intervals until this time. Returns `None` if the cell is interrupted.
+    fn publish_until(&mut self, end: Duration, traffic: TrafficPlan, over: &AtomicBool) -> Option<()> {
+        while self.began.elapsed() < end {
+            if self.began.elapsed() >= self.next_message {
+                self.next_message += traffic.interval;
+                self.publish(traffic.message);
+            }
+            self.poll(over)?;
         }
+        Some(())
     }
 
-    /// Performs the actions that are due. Returns whether all have been performed.
-    fn run_due_actions(&mut self, now: Duration, cell: &FaultCell, instants: &mut CellTimes) -> bool {
-        let (pace, condition, link) = (cell.pace, cell.condition, &self.link);
-        let lasts = condition.duration();
-        if instants.fault_start.is_none() && now >= pace.before_fault {
-            condition.begin(link);
-            instants.fault_start = Some(now);
-        }
-        let Some(fault) = instants.fault_start else {
-            self.publish_in_turn(now, pace);
-            return false;
-        };
-        if instants.fault_end.is_none() && lasts.is_some_and(|lasts| now >= fault + lasts) {
-            condition.end(link);
-            instants.fault_end = Some(now);
-        }
-        if instants.burst.is_none() && now >= fault + pace.until_burst {
-            instants.burst = Some(now);
-            (0..pace.burst).for_each(|_| self.publish(now, pace.burst_message));
-        }
-        let until = if lasts.is_some() {
-            instants.fault_end.map(|at| at + pace.after_fault)
-        } else {
-            Some(fault + pace.during_fault)
-        };
-        if until.is_some_and(|until| now >= until) {
-            instants.last_publish.get_or_insert(now);
-            return true;
-        }
-        self.publish_in_turn(now, pace);
-        false
-    }
-
-    fn publish_in_turn(&mut self, now: Duration, pace: TrafficPlan) {
-        if now >= self.next_message {
-            self.next_message += pace.interval;
-            self.publish(now, pace.message);
-        }
-    }
-
-    fn publish(&mut self, now: Duration, length: usize) {
-        let number = self.ledger.publish(now);
-        let at = self.server.admin.publish(CHANNEL, json!({ "number": number, "text": "x".repeat(length) }));
+    fn publish(&mut self, length: u32) {
+        let number = self.ledger.publish(self.began.elapsed());
+        let text = "x".repeat(length as usize);
+        let at = self.server.admin.publish(CHANNEL, json!({ "number": number, "text": text }));
         assert_eq!(at["offset"], number, "no other publisher");
+    }
+
+    /// Records what the client has received, and waits a moment. Returns `None` if the cell is interrupted.
+    fn poll(&mut self, over: &AtomicBool) -> Option<()> {
+        for (at, object) in self.script.take_objects() {
+            self.ledger.record(at.saturating_duration_since(self.began), &object);
+        }
+        let_pass(POLL_INTERVAL);
+        (!over.load(Ordering::Relaxed)).then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disconnected_client_recovers_everything() {
+        let cell = FaultCell {
+            condition: "cut-1s".parse().expect("a valid link"),
+            client: FaultClient::Json,
+            traffic: TrafficPlan::QUICK,
+            settings: TrafficPlan::QUICK.settings.iter().map(ToString::to_string).collect(),
+        };
+        let outcome = cell.run(&AtomicBool::new(false)).expect("the cell is not interrupted");
+        let counts = &outcome.counts;
+        assert!(counts.is_exact() && counts.delivered == counts.published, "{outcome:?}");
+        assert_eq!(counts.sessions, 1, "{outcome:?}");
+        let is_delayed = |seconds: Option<f64>| seconds.is_some_and(|seconds| seconds > 0.0);
+        assert!(outcome.back_s.is_some() && is_delayed(outcome.burst_s), "{outcome:?}");
     }
 }

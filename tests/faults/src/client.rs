@@ -13,7 +13,7 @@ pub(crate) const CHANNEL: &str = "news";
 
 /// A client that can be tested.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum FaultClient {
+pub(crate) enum FaultClient {
     /// The README's code for pages, with the WebSocket of npm's `ws`
     Json,
     /// Chromium's EventSource
@@ -31,8 +31,7 @@ impl FaultClient {
     ///
     /// # Panics
     /// If the client is not installed.
-    #[must_use]
-    pub fn start(self, link: &NetworkLink, address: SocketAddr) -> Script {
+    pub(crate) fn start(self, link: &NetworkLink, address: SocketAddr) -> Script {
         let address = address.to_string();
         let events = format!("http://{address}/events?channels={CHANNEL}");
         match self {
@@ -55,8 +54,7 @@ impl FaultClient {
 
     /// Returns the key of the object that the client prints once it is subscribed. The client receives all
     /// messages published after that.
-    #[must_use]
-    pub fn subscribed_key(self) -> &'static str {
+    pub(crate) fn subscribed_key(self) -> &'static str {
         match self {
             Self::Json => "reply",
             _ => "hello",

@@ -6,154 +6,139 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value;
 
-/// Record of the messages and gaps that one client received from one channel.
+/// Record of the messages and gaps that one client received from one channel. Times count from the start of
+/// the cell.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     /// Indexed by offset - 1.
     messages: Vec<LedgerEntry>,
     /// Highest offset that was delivered.
     highest: usize,
-    /// Number of repeated deliveries.
-    pub duplicated: usize,
-    /// Number of messages that arrived after a later one.
-    pub misordered: usize,
-    /// Number of messages that differ from the one published at their offset.
-    pub garbled: usize,
-    /// Number of gaps received.
-    pub gaps: usize,
-    /// Number of connections that received a hello.
-    pub hellos: usize,
-    /// Number of hellos that began a new session.
-    pub sessions: usize,
+    /// Counts of what can be counted on arrival.
+    counts: LedgerCounts,
 }
 
-/// One message. Times count from the start of the cell.
 #[derive(Clone, Copy, Debug)]
 struct LedgerEntry {
     published: Duration,
-    settled: Option<SettledState>,
+    delivered: Option<Duration>,
+    /// When a gap arrived that covers the message.
+    covered: Option<Duration>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum SettledState {
-    Delivered(Duration),
-    Covered(Duration),
+impl LedgerEntry {
+    fn settled(&self) -> Option<Duration> {
+        self.delivered.or(self.covered)
+    }
 }
 
-impl SettledState {
-    fn at(self) -> Duration {
-        match self {
-            Self::Delivered(at) | Self::Covered(at) => at,
-        }
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct LedgerCounts {
+    pub(crate) published: usize,
+    pub(crate) delivered: usize,
+    /// Messages that the client has not received, but that a gap covers.
+    pub(crate) covered: usize,
+    /// Messages that are not settled, although a later one was delivered.
+    pub(crate) lost: usize,
+    /// Other messages that are not settled, and may still arrive.
+    pub(crate) outstanding: usize,
+    /// Repeated deliveries.
+    pub(crate) duplicated: usize,
+    /// Messages that arrived after a later one.
+    pub(crate) misordered: usize,
+    /// Messages that differ from the one published at their offset.
+    pub(crate) garbled: usize,
+    pub(crate) gaps: usize,
+    /// Connections that received a hello.
+    pub(crate) connections: usize,
+    /// Hellos that began a new session.
+    pub(crate) sessions: usize,
+}
+
+impl LedgerCounts {
+    pub(crate) fn missing(&self) -> usize {
+        self.lost + self.outstanding
+    }
+
+    /// Returns whether every message arrived once and in order, or was covered by a gap.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.missing() + self.duplicated + self.misordered + self.garbled == 0
     }
 }
 
 impl Ledger {
     /// Records a published message. Returns its number, counted from 1.
-    pub fn publish(&mut self, at: Duration) -> usize {
-        self.messages.push(LedgerEntry { published: at, settled: None });
+    pub(crate) fn publish(&mut self, at: Duration) -> usize {
+        self.messages.push(LedgerEntry { published: at, delivered: None, covered: None });
         self.messages.len()
     }
 
     /// Records an object that the client received from the server. Objects of other kinds are ignored.
-    pub fn record(&mut self, at: Duration, object: &Value) {
+    pub(crate) fn record(&mut self, at: Duration, object: &Value) {
         if let Some(message) = object.get("message") {
             self.deliver(at, message);
         } else if let Some(gap) = object.get("gap") {
             self.record_gap(at, gap);
         } else if let Some(hello) = object.get("hello") {
-            self.hellos += 1;
-            self.sessions += usize::from(hello["recovered"] != true);
+            self.counts.connections += 1;
+            self.counts.sessions += usize::from(hello["recovered"] != true);
         }
     }
 
     fn deliver(&mut self, at: Duration, message: &Value) {
-        let offset = number(&message["offset"]).unwrap_or_default();
-        if number(&message["data"]["number"]) != Some(offset) || !(1..=self.messages.len()).contains(&offset)
-        {
-            self.garbled += 1;
+        let offset = number(&message["offset"]).filter(|offset| *offset > 0);
+        let known = offset.and_then(|offset| self.messages.get_mut(offset - 1));
+        let (Some(offset), Some(known), true) =
+            (offset, known, message["data"]["number"] == message["offset"])
+        else {
+            self.counts.garbled += 1;
+            return;
+        };
+        if known.delivered.is_some() {
+            self.counts.duplicated += 1;
             return;
         }
-        let known = &mut self.messages[offset - 1];
-        if let Some(SettledState::Delivered(_)) = known.settled {
-            self.duplicated += 1;
-            return;
-        }
-        known.settled = Some(SettledState::Delivered(at));
-        self.misordered += usize::from(offset < self.highest);
+        known.delivered = Some(at);
+        self.counts.misordered += usize::from(offset < self.highest);
         self.highest = self.highest.max(offset);
     }
 
     /// Records a gap. Without bounds, it covers everything published so far.
     fn record_gap(&mut self, at: Duration, gap: &Value) {
-        self.gaps += 1;
+        self.counts.gaps += 1;
         let from = number(&gap["from"]).unwrap_or(1);
         let to = number(&gap["to"]).unwrap_or(usize::MAX);
-        for (offset, message) in (1..).zip(&mut self.messages) {
-            if (from..=to).contains(&offset) && message.settled.is_none() {
-                message.settled = Some(SettledState::Covered(at));
-            }
-        }
+        let covered = (1..).zip(&mut self.messages).filter(|(offset, _)| (from..=to).contains(offset));
+        covered.for_each(|(_, message)| message.covered = message.covered.or(Some(at)));
     }
 
-    /// Returns the number of messages published.
-    #[must_use]
-    pub fn published(&self) -> usize {
-        self.messages.len()
-    }
-
-    /// Returns the number of messages that the client has received.
-    #[must_use]
-    pub fn delivered(&self) -> usize {
-        self.count(|settled| matches!(settled, Some(SettledState::Delivered(_))))
-    }
-
-    /// Returns the number of messages that the client has not received, but that a gap covers.
-    #[must_use]
-    pub fn covered(&self) -> usize {
-        self.count(|settled| matches!(settled, Some(SettledState::Covered(_))))
-    }
-
-    /// Returns the number of messages that the client has not received and does not know to be missing.
-    #[must_use]
-    pub fn missing(&self) -> usize {
-        self.count(|settled| settled.is_none())
-    }
-
-    /// Returns the number of missing messages that precede a delivered one, and therefore can no longer
-    /// arrive.
-    #[must_use]
-    pub fn lost(&self) -> usize {
-        self.messages.iter().take(self.highest).filter(|message| message.settled.is_none()).count()
-    }
-
-    fn count(&self, of: impl Fn(Option<SettledState>) -> bool) -> usize {
-        self.messages.iter().filter(|message| of(message.settled)).count()
+    pub(crate) fn counts(&self) -> LedgerCounts {
+        let count = |messages: &[LedgerEntry], is_counted: fn(&LedgerEntry) -> bool| {
+            messages.iter().filter(|message| is_counted(message)).count()
+        };
+        let (before, after) = self.messages.split_at(self.highest);
+        let delivered = count(before, |message| message.delivered.is_some());
+        let lost = count(before, |message| message.settled().is_none());
+        let outstanding = count(after, |message| message.settled().is_none());
+        let published = self.messages.len();
+        let covered = published - delivered - lost - outstanding;
+        LedgerCounts { published, delivered, covered, lost, outstanding, ..self.counts.clone() }
     }
 
     /// Returns when the last of the messages published up to `instant` was settled, or `None` if one is not
     /// settled.
-    #[must_use]
-    pub fn settled(&self, instant: Duration) -> Option<Duration> {
+    pub(crate) fn settled(&self, instant: Duration) -> Option<Duration> {
         let earlier = self.messages.iter().take_while(|message| message.published <= instant);
-        earlier
-            .map(|message| message.settled.map(SettledState::at))
-            .try_fold(Duration::ZERO, |last, at| Some(last.max(at?)))
-    }
-
-    /// Returns the time of the first delivery after `instant`.
-    #[must_use]
-    pub fn first_after(&self, instant: Duration) -> Option<Duration> {
-        self.deliveries().filter(|at| *at > instant).min()
+        earlier.map(LedgerEntry::settled).try_fold(Duration::ZERO, |last, at| Some(last.max(at?)))
     }
 
     /// Returns the longest time between deliveries, considering intervals that end after `since`. If a
     /// message is missing, the last interval ends at `now`.
-    #[must_use]
-    pub fn longest_pause(&self, since: Duration, now: Duration) -> Duration {
-        let waiting_until = (self.missing() > 0).then_some(now);
+    pub(crate) fn longest_pause(&self, since: Duration, now: Duration) -> Duration {
+        let waiting_until = (self.counts().missing() > 0).then_some(now);
         let mut times: Vec<_> = self.deliveries().chain(waiting_until).collect();
         times.sort_unstable();
         let pauses = times.windows(2).filter(|pair| pair[1] > since).map(|pair| pair[1] - pair[0]);
@@ -161,10 +146,7 @@ impl Ledger {
     }
 
     fn deliveries(&self) -> impl Iterator<Item = Duration> {
-        self.messages.iter().filter_map(|message| match message.settled {
-            Some(SettledState::Delivered(at)) => Some(at),
-            _ => None,
-        })
+        self.messages.iter().filter_map(|message| message.delivered)
     }
 }
 
@@ -182,12 +164,14 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Returns a ledger with messages published at second 1, 2, and so on.
-    fn published(messages: u64) -> Ledger {
+    /// Returns a ledger with messages published at second 1, 2, and so on, and objects received at the given
+    /// seconds.
+    fn ledger(messages: u64, objects: &[(u64, Value)]) -> Ledger {
         let mut ledger = Ledger::default();
         for number in 1..=messages {
-            assert_eq!(ledger.publish(s(number)), usize::try_from(number).expect("few"));
+            ledger.publish(s(number));
         }
+        objects.iter().for_each(|(at, object)| ledger.record(s(*at), object));
         ledger
     }
 
@@ -195,99 +179,54 @@ mod tests {
         json!({"message": {"seq": offset + 7, "channel": "news", "offset": offset, "data": {"number": offset}}})
     }
 
-    fn record_all(ledger: &mut Ledger, objects: impl IntoIterator<Item = (u64, Value)>) {
-        for (at, object) in objects {
-            ledger.record(s(at), &object);
-        }
-    }
-
-    fn counts(ledger: &Ledger) -> [usize; 5] {
-        [ledger.delivered(), ledger.covered(), ledger.missing(), ledger.duplicated, ledger.misordered]
+    fn gap(from: u64, to: u64) -> Value {
+        json!({"gap": {"seq": 9, "channel": "news", "epoch": "e", "from": from, "to": to}})
     }
 
     #[test]
-    fn messages_received_once_in_order_are_delivered() {
-        let mut ledger = published(3);
-        record_all(&mut ledger, (1..=3).map(|offset| (offset, message(offset))));
-        assert_eq!(counts(&ledger), [3, 0, 0, 0, 0]);
-    }
-
-    #[test]
-    fn unreceived_messages_are_missing() {
-        let mut ledger = published(4);
-        record_all(&mut ledger, [(1, message(1)), (3, message(3))]);
-        assert_eq!(counts(&ledger), [2, 0, 2, 0, 0]);
-        assert_eq!(ledger.lost(), 1, "the last message may still arrive");
-        assert_eq!((ledger.settled(s(1)), ledger.settled(s(2))), (Some(s(1)), None));
-    }
-
-    #[test]
-    fn repeated_messages_are_duplicated_whether_late_or_not() {
-        let mut ledger = published(2);
-        record_all(&mut ledger, [(1, message(1)), (2, message(1)), (3, message(2)), (4, message(1))]);
-        assert_eq!(counts(&ledger), [2, 0, 0, 2, 0]);
-        assert_eq!(ledger.settled(s(2)), Some(s(3)), "the first delivery counts");
-    }
-
-    #[test]
-    fn a_message_after_a_later_one_is_misordered() {
-        let mut ledger = published(3);
-        record_all(&mut ledger, [(1, message(1)), (2, message(3)), (3, message(2))]);
-        assert_eq!(counts(&ledger), [3, 0, 0, 0, 1]);
-    }
-
-    #[test]
-    fn a_gap_covers_exactly_its_range() {
-        let mut ledger = published(6);
-        let gap = json!({"gap": {"seq": 9, "channel": "news", "epoch": "e", "from": 2, "to": 4}});
-        record_all(&mut ledger, [(1, message(1)), (2, gap), (3, message(6))]);
-        assert_eq!((counts(&ledger), ledger.gaps), ([2, 3, 1, 0, 0], 1));
-        assert_eq!(ledger.settled(s(4)), Some(s(2)));
-    }
-
-    #[test]
-    fn a_gap_without_bounds_covers_all_earlier_messages() {
-        let mut ledger = published(2);
-        let gap = json!({"gap": {"seq": 9, "channel": "news", "epoch": "other"}});
-        record_all(&mut ledger, [(1, message(1)), (2, gap)]);
-        ledger.publish(s(3));
-        assert_eq!(counts(&ledger), [1, 1, 1, 0, 0]);
-    }
-
-    #[test]
-    fn a_covered_message_may_still_be_delivered() {
-        let mut ledger = published(3);
-        let gap = json!({"gap": {"seq": 9, "channel": "news", "epoch": "e", "from": 1, "to": 3}});
-        record_all(&mut ledger, [(1, message(1)), (2, gap), (3, message(3))]);
-        assert_eq!(counts(&ledger), [2, 1, 0, 0, 0]);
-    }
-
-    #[test]
-    fn unpublished_messages_are_garbled() {
-        let mut ledger = published(1);
+    fn each_message_is_counted_once() {
+        let unbounded = json!({"gap": {"seq": 9, "channel": "news", "epoch": "other"}});
         let other = json!({"message": {"seq": 1, "channel": "news", "offset": 1, "data": {"number": 2}}});
-        record_all(&mut ledger, [(1, message(2)), (2, other), (3, json!({"message": {}}))]);
-        assert_eq!((counts(&ledger), ledger.garbled), ([0, 0, 1, 0, 0], 3));
+        // Counts: delivered, covered, lost, outstanding, duplicated, misordered, garbled.
+        for (messages, objects, expected) in [
+            (2, vec![message(1), message(2)], [2, 0, 0, 0, 0, 0, 0]),
+            (4, vec![message(1), message(3)], [2, 0, 1, 1, 0, 0, 0]),
+            (2, vec![message(1), message(1), message(2), message(1)], [2, 0, 0, 0, 2, 0, 0]),
+            (3, vec![message(1), message(3), message(2)], [3, 0, 0, 0, 0, 1, 0]),
+            (6, vec![message(1), gap(2, 4), message(6)], [2, 3, 1, 0, 0, 0, 0]),
+            (3, vec![message(1), gap(1, 3), message(3)], [2, 1, 0, 0, 0, 0, 0]),
+            (2, vec![message(1), unbounded], [1, 1, 0, 0, 0, 0, 0]),
+            (1, vec![message(2), other, json!({"message": {}})], [0, 0, 0, 1, 0, 0, 3]),
+        ] {
+            let timed: Vec<_> = (1..).zip(objects).collect();
+            let it = ledger(messages, &timed).counts();
+            let settled = [it.delivered, it.covered, it.lost, it.outstanding];
+            let wrong = [it.duplicated, it.misordered, it.garbled];
+            assert_eq!([&settled[..], &wrong].concat(), expected, "{timed:?}");
+        }
     }
 
     #[test]
     fn hellos_distinguish_new_and_resumed_sessions() {
-        let mut ledger = published(0);
         let hello = |recovered: bool| json!({"hello": {"recovered": recovered}});
-        record_all(
-            &mut ledger,
-            [(1, hello(false)), (2, hello(true)), (3, hello(false)), (4, json!({"reply": {}}))],
-        );
-        assert_eq!((ledger.hellos, ledger.sessions), (3, 2));
+        let counts = ledger(0, &[(1, hello(false)), (2, hello(true)), (4, json!({"reply": {}}))]).counts();
+        assert_eq!((counts.connections, counts.sessions), (2, 1));
+    }
+
+    #[test]
+    fn messages_are_settled_by_their_first_delivery_or_a_gap() {
+        let ledger = ledger(5, &[(1, message(1)), (2, message(1)), (3, gap(2, 4)), (4, message(3))]);
+        assert_eq!(ledger.settled(s(1)), Some(s(1)));
+        assert_eq!((ledger.settled(s(2)), ledger.settled(s(3))), (Some(s(3)), Some(s(4))));
+        assert_eq!(ledger.settled(s(5)), None);
     }
 
     #[test]
     fn pauses_are_measured_between_deliveries() {
-        let mut ledger = published(4);
-        record_all(&mut ledger, [(1, message(1)), (9, message(2)), (10, message(3)), (14, message(4))]);
+        let objects = [(1, message(1)), (9, message(2)), (10, message(3)), (14, message(4))];
+        let mut ledger = ledger(4, &objects);
         assert_eq!(ledger.longest_pause(s(0), s(90)), s(8));
         assert_eq!(ledger.longest_pause(s(9), s(90)), s(4), "a pause that ended earlier does not count");
-        assert_eq!((ledger.first_after(s(9)), ledger.first_after(s(14))), (Some(s(10)), None));
         ledger.publish(s(15));
         assert_eq!(ledger.longest_pause(s(9), s(90)), s(76), "a message is still missing");
     }

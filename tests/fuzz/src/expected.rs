@@ -1,261 +1,193 @@
-//! A model of the server's answers to a client's frames, written to be simple rather than fast.
+//! Required answers of a server to a client's frames, according to tungstenite's decoder.
 
-use encke_core::close::CloseCode::{self, BadFrame, InvalidPayload, TooBig, UnsupportedData};
-use encke_core::dialect::json::{Reply, ReplyOutcome, parse_command};
+use std::io::{self, Cursor, Read, Write};
+
+use encke_core::close::CloseCode::{self, BadFrame, InvalidPayload, Normal, TooBig, UnsupportedData};
+use encke_core::dialect::json::parse_command;
 use encke_core::dialect::{Command, CommandRequest};
-
-use crate::rfc6455::{BINARY, CLOSE, CONTINUATION, FrameHeader, PING, PONG, ParsedFrame, TEXT, frames};
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::{Role, WebSocketConfig};
+use tungstenite::{Error, Message, WebSocket};
 
 /// Maximum length of a message and of a frame, in bytes. Set in the server's configuration.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 
-/// An answer that the server must send.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ExpectedAnswer {
-    /// A Pong frame with this payload.
+/// A pong, or the reply to a command with an id.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
     Pong(Vec<u8>),
-    /// A reply to a command. `id` is `None` if the command has no id.
-    Reply { id: Option<u64>, is_error: bool },
-    /// An optional reply to a command without an id: the server replies only if it rejects the command.
-    Refusal,
+    Reply { id: u64, is_error: bool },
+}
+
+/// Output of the server.
+#[derive(Debug, Default)]
+pub(crate) struct ReceivedAnswers {
+    pub(crate) answers: Vec<Answer>,
+    /// Number of errors without the id of a command.
+    pub(crate) errors_without_id: usize,
+    /// `None`: the connection is open. `Some(None)`: it was closed with an unknown code.
+    pub(crate) close: Option<Option<CloseCode>>,
 }
 
 /// How a connection ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExpectedEnd {
-    /// The connection stays open.
+#[derive(Debug)]
+enum ExpectedEnd {
     Open,
-    /// The frames violate RFC 6455 or a limit of the server. The close code is one of the listed codes.
-    Refused(&'static [CloseCode]),
-    /// The client sent a Close frame.
+    /// The server closes with one of these codes.
+    Closed(&'static [CloseCode]),
+    /// The stream ends within a frame, which the server may refuse as soon as it has the header.
+    Undecided,
     ByClient,
-    /// The client sent the command `close`.
-    ByCommand,
 }
 
-/// Expected reaction of the server to a stream of frames.
+impl ExpectedEnd {
+    fn permits(&self, close: Option<Option<CloseCode>>) -> bool {
+        match (self, close) {
+            (Self::Open | Self::Undecided, None) | (Self::ByClient, Some(_)) => true,
+            (Self::Closed(codes), Some(Some(code))) => codes.contains(&code),
+            (Self::Undecided, Some(code)) => matches!(code, Some(BadFrame | TooBig)),
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug)]
-pub(crate) struct ExpectedStream {
-    pub(crate) answers: Vec<ExpectedAnswer>,
-    pub(crate) end: ExpectedEnd,
+pub(crate) struct ExpectedAnswers {
+    answers: Vec<Answer>,
+    /// Number of commands without an id that are malformed, and of all others without an id.
+    malformed_without_id: usize,
+    others_without_id: usize,
+    /// `None`: not known yet.
+    end: Option<ExpectedEnd>,
     /// Number of answers after which the server may close the session because the client acknowledged a
     /// message that was never sent.
-    pub(crate) may_end_after: Option<usize>,
-    /// Fragmented message whose last frame has not been read.
-    open: Option<OpenMessage>,
+    may_end_after: Option<usize>,
 }
 
-#[derive(Debug)]
-struct OpenMessage {
-    is_text: bool,
-    bytes: Vec<u8>,
-}
-
-impl ExpectedStream {
-    pub(crate) fn of(stream: &[u8]) -> Self {
-        let mut expected =
-            Self { answers: Vec::new(), end: ExpectedEnd::Open, may_end_after: None, open: None };
-        let (frames, rest) = frames(stream);
-        for frame in frames {
-            expected.frame(frame);
-            if expected.end != ExpectedEnd::Open {
-                return expected;
-            }
-        }
-        // The server does not wait for the rest of a frame whose header shows that it must be refused.
-        if let Some(header) = FrameHeader::read(rest) {
-            expected.header(&header);
+impl ExpectedAnswers {
+    pub(crate) fn to(stream: &[u8]) -> Self {
+        let mut expected = Self {
+            answers: Vec::new(),
+            malformed_without_id: 0,
+            others_without_id: 0,
+            end: None,
+            may_end_after: None,
+        };
+        let config =
+            WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
+        let mut socket = WebSocket::from_raw_socket(ClientBytes(stream), Role::Server, Some(config));
+        while expected.end.is_none() {
+            let end = match socket.read() {
+                Ok(Message::Text(text)) => {
+                    expected.command(&text);
+                    continue;
+                }
+                Ok(Message::Ping(payload)) => {
+                    expected.answers.push(Answer::Pong(payload.to_vec()));
+                    continue;
+                }
+                Ok(Message::Pong(payload)) => {
+                    // A pong acknowledges messages if its payload is a seq.
+                    if payload.len() == 8 {
+                        expected.may_end();
+                    }
+                    continue;
+                }
+                Ok(Message::Binary(_)) => ExpectedEnd::Closed(&[UnsupportedData]),
+                Ok(Message::Close(_) | Message::Frame(_)) => ExpectedEnd::ByClient,
+                Err(Error::Io(_)) if ends_within_a_frame(stream) => ExpectedEnd::Undecided,
+                Err(Error::Io(_)) => ExpectedEnd::Open,
+                Err(Error::Utf8(_)) => ExpectedEnd::Closed(&[InvalidPayload]),
+                Err(Error::Capacity(_)) => ExpectedEnd::Closed(&[TooBig, BadFrame]),
+                Err(_) => ExpectedEnd::Closed(&[BadFrame]),
+            };
+            expected.end = Some(end);
         }
         expected
-    }
-
-    /// Sets the end if a frame with this header must be refused.
-    fn header(&mut self, header: &FrameHeader) {
-        let is_control = header.opcode >= CLOSE;
-        let follows = match header.opcode {
-            CONTINUATION => self.open.is_some(),
-            TEXT | BINARY => self.open.is_none(),
-            opcode => matches!(opcode, CLOSE | PING | PONG),
-        };
-        let is_sound = header.is_plain
-            && header.mask.is_some()
-            && follows
-            && !(is_control && (!header.is_final || header.payload > 125));
-        let open = self.open.as_ref().filter(|_| !is_control).map_or(0, |open| open.bytes.len() as u64);
-        let is_short = header.payload.saturating_add(open) <= MAX_MESSAGE as u64;
-        if !is_sound || !is_short {
-            self.end = ExpectedEnd::Refused(match (is_sound, is_short) {
-                (true, _) => &[TooBig],
-                (false, true) => &[BadFrame],
-                (false, false) => &[BadFrame, TooBig],
-            });
-        }
-    }
-
-    fn frame(&mut self, ParsedFrame { header, payload }: ParsedFrame) {
-        self.header(&header);
-        if self.end != ExpectedEnd::Open {
-            return;
-        }
-        match header.opcode {
-            CONTINUATION => self.part(header.is_final, &payload),
-            TEXT | BINARY => {
-                self.open = Some(OpenMessage { is_text: header.opcode == TEXT, bytes: Vec::new() });
-                self.part(header.is_final, &payload);
-            }
-            PING => self.answers.push(ExpectedAnswer::Pong(payload)),
-            PONG if payload.len() == 8 => self.may_end(),
-            PONG => {}
-            _ => self.end = close(&payload),
-        }
-    }
-
-    fn part(&mut self, is_last: bool, payload: &[u8]) {
-        let open = self.open.as_mut().expect("a message is open");
-        open.bytes.extend(payload);
-        // A character may continue in the next frame, but bytes that cannot become valid UTF-8 are rejected
-        // immediately.
-        let is_good = match std::str::from_utf8(&open.bytes) {
-            Err(error) if open.is_text => !is_last && error.error_len().is_none(),
-            _ => true,
-        };
-        let is_short = open.bytes.len() <= MAX_MESSAGE;
-        if !is_short || !is_good {
-            self.end = ExpectedEnd::Refused(match (is_short, is_good) {
-                (false, true) => &[TooBig],
-                (true, _) => &[InvalidPayload],
-                (false, false) => &[TooBig, InvalidPayload],
-            });
-        } else if is_last && !open.is_text {
-            self.end = ExpectedEnd::Refused(&[UnsupportedData]);
-        } else if is_last {
-            let open = self.open.take().expect("a message is open");
-            self.command(std::str::from_utf8(&open.bytes).expect("its UTF-8 was checked"));
-        }
     }
 
     fn command(&mut self, text: &str) {
         let CommandRequest { id, command } = parse_command(text);
         match command {
-            Ok(Command::Ack { .. } | Command::Pong { .. }) => {
-                self.may_end();
-                if id.is_none() {
-                    return;
-                }
-            }
-            Ok(Command::Close) => self.end = ExpectedEnd::ByCommand,
+            Ok(Command::Ack { .. } | Command::Pong { .. }) => self.may_end(),
+            Ok(Command::Close) => self.end = Some(ExpectedEnd::Closed(&[Normal])),
             _ => {}
         }
-        self.answers.push(match (id, command.is_err()) {
-            (None, false) => ExpectedAnswer::Refusal,
-            (id, is_error) => ExpectedAnswer::Reply { id, is_error },
-        });
+        match (id, command.is_err()) {
+            (Some(id), is_error) => self.answers.push(Answer::Reply { id, is_error }),
+            (None, true) => self.malformed_without_id += 1,
+            (None, false) => self.others_without_id += 1,
+        }
     }
 
     fn may_end(&mut self) {
         self.may_end_after.get_or_insert(self.answers.len());
     }
-}
 
-/// Compares the answers of the server with the expected ones.
-#[derive(Debug)]
-pub(crate) struct AnswerChecker<'a> {
-    replies: OrderedAnswers<'a>,
-    /// Expected pongs, if their order does not depend on the replies. `None`: they are among the replies.
-    pongs: Option<OrderedAnswers<'a>>,
-}
-
-impl<'a> AnswerChecker<'a> {
-    /// Creates a checker. If the engine is late, replies wait for it but pongs do not, so each kind has its
-    /// own order.
-    pub(crate) fn to(due: &'a [ExpectedAnswer], is_late: bool) -> Self {
-        if !is_late {
-            return Self { replies: OrderedAnswers::to(due.iter().collect()), pongs: None };
-        }
-        let (pongs, replies) = due.iter().partition(|answer| matches!(answer, ExpectedAnswer::Pong(_)));
-        Self { replies: OrderedAnswers::to(replies), pongs: Some(OrderedAnswers::to(pongs)) }
-    }
-
-    pub(crate) fn record_pong(&mut self, payload: &[u8]) {
-        let pongs = self.pongs.as_mut().unwrap_or(&mut self.replies);
-        pongs.record(&payload, |answer| matches!(answer, ExpectedAnswer::Pong(due) if due == payload));
-    }
-
-    pub(crate) fn record_reply(&mut self, reply: &Reply<'_>) {
-        let is_refused = matches!(reply.outcome, ReplyOutcome::Error(_));
-        self.replies.record(reply, |answer| match answer {
-            ExpectedAnswer::Pong(_) => false,
-            ExpectedAnswer::Refusal => reply.id.is_none() && is_refused,
-            ExpectedAnswer::Reply { id, is_error } => reply.id == *id && (is_refused || !is_error),
-        });
-    }
-
-    /// Asserts that all answers have arrived.
-    pub(crate) fn check_all(&self) {
-        self.replies.check_first(usize::MAX);
-        if let Some(pongs) = &self.pongs {
-            pongs.check_first(usize::MAX);
-        }
-    }
-
-    /// Asserts that the first `first` answers have arrived. Does nothing if the engine is late, because none
-    /// need have arrived.
-    pub(crate) fn check_first(&self, first: usize) {
-        if self.pongs.is_none() {
-            self.replies.check_first(first);
-        }
-    }
-}
-
-/// Answers that must arrive in order. A reply without an id may answer any of several commands, so several
-/// positions can be possible.
-#[derive(Debug)]
-struct OrderedAnswers<'a> {
-    due: Vec<&'a ExpectedAnswer>,
-    /// Possible numbers of answers received, in ascending order.
-    received_counts: Vec<usize>,
-}
-
-impl<'a> OrderedAnswers<'a> {
-    fn to(due: Vec<&'a ExpectedAnswer>) -> Self {
-        Self { due, received_counts: vec![0] }
-    }
-
-    /// Records an answer, which must be the next one.
-    fn record(&mut self, what: &dyn std::fmt::Debug, is_it: impl Fn(&ExpectedAnswer) -> bool) {
-        let mut behind = Vec::new();
-        for start in &self.received_counts {
-            for (index, answer) in self.due.iter().enumerate().skip(*start) {
-                if is_it(answer) {
-                    behind.push(index + 1);
-                }
-                if **answer != ExpectedAnswer::Refusal {
-                    break;
-                }
+    /// Asserts that these answers have arrived. If the engine is late, replies wait for it but pongs do not.
+    pub(crate) fn check(mut self, mut received: ReceivedAnswers, is_late: bool) {
+        let close = received.close;
+        if let Some(first) = self.may_end_after
+            && close == Some(Some(CloseCode::ProtocolError))
+        {
+            // An acknowledgement does not wait for a late engine, so the session may close before the other
+            // answers.
+            if is_late {
+                return;
             }
+            assert!(received.answers.len() >= first, "{received:?} instead of {self:?}");
+            self.answers.truncate(received.answers.len());
+        } else {
+            let possible = self.malformed_without_id..=self.malformed_without_id + self.others_without_id;
+            assert!(possible.contains(&received.errors_without_id), "{received:?} instead of {self:?}");
+            assert!(self.end.as_ref().is_some_and(|end| end.permits(close)), "{close:?}: {self:?}");
         }
-        let due = || self.received_counts.iter().map(|start| self.due.get(*start)).collect::<Vec<_>>();
-        assert!(!behind.is_empty(), "{what:?} instead of one of {:?}", due());
-        behind.sort_unstable();
-        behind.dedup();
-        self.received_counts = behind;
-    }
-
-    fn check_first(&self, first: usize) {
-        let farthest = self.received_counts.last().copied().unwrap_or_default();
-        let missing = self.due.get(farthest..first.min(self.due.len())).unwrap_or_default();
-        assert!(missing.iter().all(|answer| **answer == ExpectedAnswer::Refusal), "unanswered: {missing:?}");
+        if is_late {
+            self.answers.sort_by_key(|answer| matches!(answer, Answer::Pong(_)));
+            received.answers.sort_by_key(|answer| matches!(answer, Answer::Pong(_)));
+        }
+        let is_same = self.answers.len() == received.answers.len()
+            && self.answers.iter().zip(&received.answers).all(|(expected, answer)| expected.permits(answer));
+        assert!(is_same, "{received:?} instead of {self:?}");
     }
 }
 
-/// Returns the end that a Close frame causes. Its payload must be empty, or a code and a reason (RFC 6455,
-/// section 5.5.1).
-fn close(payload: &[u8]) -> ExpectedEnd {
-    match payload {
-        [_] => ExpectedEnd::Refused(&[BadFrame]),
-        [_, _, reason @ ..] if std::str::from_utf8(reason).is_err() => {
-            ExpectedEnd::Refused(&[InvalidPayload, BadFrame])
+impl Answer {
+    /// Returns whether this is the answer. A command that is not malformed may be refused, too.
+    fn permits(&self, answer: &Self) -> bool {
+        match (self, answer) {
+            (Self::Pong(payload), Self::Pong(other)) => payload == other,
+            (Self::Reply { id, is_error }, Self::Reply { id: other, is_error: is_refused }) => {
+                id == other && (*is_refused || !is_error)
+            }
+            _ => false,
         }
-        _ => ExpectedEnd::ByClient,
+    }
+}
+
+fn ends_within_a_frame(stream: &[u8]) -> bool {
+    let mut cursor = Cursor::new(stream);
+    while let Ok(Some((_, length))) = FrameHeader::parse(&mut cursor) {
+        cursor.set_position(cursor.position().saturating_add(length));
+    }
+    cursor.position() != stream.len() as u64
+}
+
+/// Socket with the bytes of a client, which is silent when they have been read.
+struct ClientBytes<'a>(&'a [u8]);
+
+impl Read for ClientBytes<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { self.0.read(into) }
+    }
+}
+
+impl Write for ClientBytes<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -5,14 +5,15 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::ServerMessage;
+use encke_core::dialect::json::{Reply, ReplyOutcome, ServerMessage};
 use encke_server::config::{Config, Settings};
 use encke_server::testing::simulation::ServerTotals;
+use tungstenite::protocol::frame::FrameSocket;
+use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
-use crate::expected::{AnswerChecker, ExpectedEnd, ExpectedStream, MAX_MESSAGE};
+use crate::expected::{Answer, ExpectedAnswers, MAX_MESSAGE, ReceivedAnswers};
 use crate::memory_socket::MemorySocket;
 use crate::pieces::cut;
-use crate::rfc6455::{CLOSE, PING, PONG, ParsedFrame, TEXT, frames, write};
 use crate::simulation::ServerSimulation;
 
 /// Flags in the first byte of the input. The other bits determine how the stream is split.
@@ -52,10 +53,7 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| {
 /// Serves a client that sends a stream. The first byte of the input determines how the stream is split, and
 /// whether the rest is the stream itself or a list of frames: each line has the first byte of a frame and its
 /// payload.
-///
-/// # Panics
-/// If an invariant is violated.
-pub fn run(input: &[u8]) {
+pub(crate) fn run(input: &[u8]) {
     let Some((flags, rest)) = input.split_first() else { return };
     let stream = if flags & FRAME_LIST == 0 { rest.to_vec() } else { encode_frames(rest) };
     let late = (flags & LATE_ENGINE != 0).then_some(Duration::from_millis(20));
@@ -71,7 +69,7 @@ pub fn run(input: &[u8]) {
     }
     simulated.advance(ANSWER_TIME);
     let (bytes, has_ended) = wire.received();
-    check(&ExpectedStream::of(&stream), late.is_some(), &bytes, has_ended);
+    ExpectedAnswers::to(&stream).check(received(&bytes, has_ended), late.is_some());
     wire.client_ends();
     simulated.advance(CLEANUP_TIME);
     assert_eq!(simulated.tasks(), 0, "a connection outlived its client");
@@ -93,61 +91,56 @@ fn encode_frames(parts: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// Asserts that the server sent the expected answers.
-fn check(expected: &ExpectedStream, is_late: bool, bytes: &[u8], has_ended: bool) {
-    let (frames, rest) = frames(bytes);
-    assert!(rest.is_empty(), "incomplete frame: {rest:?}");
-    let mut answers = AnswerChecker::to(&expected.answers, is_late);
-    let (mut seq, mut close) = (0, None);
-    for (index, ParsedFrame { header, payload }) in frames.iter().enumerate() {
-        assert!(header.is_final && header.is_plain && header.mask.is_none(), "{header:?}");
-        assert_eq!(close, None, "a frame after the Close frame");
+/// Encodes a client's frame. The mask is zero, so that corpus files are readable.
+pub(crate) fn write(first: u8, payload: &[u8], out: &mut Vec<u8>) {
+    out.extend([first, 0x80 | 127]);
+    out.extend((payload.len() as u64).to_be_bytes());
+    out.extend([0; 4]);
+    out.extend(payload);
+}
+
+/// Decodes what the server has sent, and checks its form.
+fn received(bytes: &[u8], has_ended: bool) -> ReceivedAnswers {
+    let mut frames = FrameSocket::new(bytes);
+    let (mut received, mut seq) = (ReceivedAnswers::default(), 0);
+    while let Some(frame) = frames.read(None).expect("frames are valid") {
+        assert_eq!(received.close, None, "a frame after the Close frame");
+        let (header, payload) = (frame.header(), frame.payload());
+        assert!(header.is_final && header.mask.is_none() && !(header.rsv1 || header.rsv2 || header.rsv3));
         match header.opcode {
-            TEXT => {
-                match serde_json::from_slice(payload).unwrap_or_else(|error| panic!("{error}: {payload:?}")) {
-                    ServerMessage::Hello(_) => assert_eq!(index, 0),
-                    ServerMessage::Reply(reply) => answers.record_reply(&reply),
-                    ServerMessage::Message(message) => seq = next(seq, message.seq),
-                    ServerMessage::Gap(gap) => seq = next(seq, gap.seq),
-                    // The server sends a ping when half of the replay ring is unacknowledged.
-                    ServerMessage::Ping(ping) => assert_eq!(ping.seq, seq),
-                    other => panic!("unexpected message: {other:?}"),
+            OpCode::Data(Data::Text) => match serde_json::from_slice(payload).expect("the server sends JSON")
+            {
+                ServerMessage::Hello(_) => assert_eq!(seq, 0),
+                ServerMessage::Reply(Reply { id, outcome }) => {
+                    let is_error = matches!(outcome, ReplyOutcome::Error(_));
+                    match id {
+                        Some(id) => received.answers.push(Answer::Reply { id, is_error }),
+                        None => received.errors_without_id += usize::from(is_error),
+                    }
+                    assert!(is_error || id.is_some(), "a confirmation without an id");
                 }
+                ServerMessage::Message(message) => seq = next(seq, message.seq),
+                ServerMessage::Gap(gap) => seq = next(seq, gap.seq),
+                // The server sends a ping when half of the replay ring is unacknowledged.
+                ServerMessage::Ping(ping) => assert_eq!(ping.seq, seq),
+                other => panic!("unexpected message: {other:?}"),
+            },
+            OpCode::Control(Control::Pong) => received.answers.push(Answer::Pong(payload.to_vec())),
+            OpCode::Control(Control::Ping) => assert_eq!(payload[..], u64::to_be_bytes(seq)),
+            OpCode::Control(Control::Close) => {
+                let code = payload.first_chunk().map(|code| u16::from_be_bytes(*code));
+                received.close = Some(code.and_then(CloseCode::from_repr));
             }
-            PONG => answers.record_pong(payload),
-            PING => assert_eq!(payload[..], seq.to_be_bytes()),
-            CLOSE => close = Some(payload.first_chunk().map(|code| u16::from_be_bytes(*code))),
-            opcode => panic!("unexpected opcode {opcode:#x}"),
+            opcode => panic!("unexpected opcode {opcode}"),
         }
     }
-    assert_eq!(has_ended, close.is_some(), "the stream must end with a Close frame");
-    check_end(expected, &answers, close.map(|code| code.and_then(CloseCode::from_repr)));
+    let (_, rest) = frames.into_inner();
+    assert!(rest.is_empty(), "incomplete frame: {rest:?}");
+    assert_eq!(has_ended, received.close.is_some(), "the stream must end with a Close frame");
+    received
 }
 
 fn next(last: u64, seq: u64) -> u64 {
     assert_eq!(seq, last + 1, "a seq was skipped");
     seq
-}
-
-/// Asserts that the connection ended as expected. `close` is `None` if there was no Close frame, and
-/// `Some(None)` if the server never uses its code.
-fn check_end(expected: &ExpectedStream, answers: &AnswerChecker<'_>, close: Option<Option<CloseCode>>) {
-    if let Some(first) = expected.may_end_after
-        && close == Some(Some(CloseCode::ProtocolError))
-    {
-        // An acknowledgement does not wait for a late engine, so the session may close before the other
-        // answers.
-        answers.check_first(first);
-        return;
-    }
-    answers.check_all();
-    match expected.end {
-        ExpectedEnd::Open => assert_eq!(close, None),
-        ExpectedEnd::Refused(codes) => {
-            let code = close.flatten();
-            assert!(code.is_some_and(|code| codes.contains(&code)), "{code:?} instead of one of {codes:?}");
-        }
-        ExpectedEnd::ByClient => assert!(close.is_some()),
-        ExpectedEnd::ByCommand => assert_eq!(close, Some(Some(CloseCode::Normal))),
-    }
 }

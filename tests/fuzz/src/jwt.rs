@@ -22,10 +22,7 @@ static AUTH: LazyLock<Auth> = LazyLock::new(|| {
 /// Checks a token. The first byte of the input determines the meaning of the rest. `u`: an unsigned token.
 /// `m`: a text to be signed unchanged. Anything else: the text of the header, a line break, and the text of
 /// the claims, both to be encoded and signed.
-///
-/// # Panics
-/// If an invalid token is accepted, or the identity differs from the claims.
-pub fn run(input: &[u8]) {
+pub(crate) fn run(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     match first {
         b'u' => {

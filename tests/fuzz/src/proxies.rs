@@ -11,10 +11,7 @@ use crate::pieces::cut;
 /// Checks a connection or headers. If the first byte is odd, the input is a connection that must begin with a
 /// PROXY protocol header, and the second byte determines how it is split. Otherwise, the lines that follow
 /// are HTTP headers.
-///
-/// # Panics
-/// If an invariant is violated.
-pub fn run(input: &[u8]) {
+pub(crate) fn run(input: &[u8]) {
     match input {
         [kind, how, bytes @ ..] if kind % 2 == 1 => check_proxy_header(bytes, *how),
         [kind, text @ ..] => check_forwarded(text, *kind),

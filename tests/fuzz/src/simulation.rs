@@ -10,6 +10,8 @@ use encke_server::config::Config;
 use encke_server::events::NoHooks;
 use encke_server::testing::simulation::{Parameters, SimulatedEngine, SimulatedServer, Task};
 use encke_timeouts::clock::{SimulatedTime, UnixTime};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 
 /// Capacity of the workers' queue, in batches of expiries.
@@ -19,17 +21,13 @@ const DISPATCH_BATCHES: usize = 16;
 pub(crate) struct ServerSimulation {
     pub(crate) server: SimulatedServer,
     time: Arc<SimulatedTime>,
-    tasks: Vec<RunningTask>,
+    tasks: FuturesUnordered<Task>,
+    tasks_woken: Arc<WakeSignal>,
     /// Number of tasks that the server spawned at its start.
     own_tasks: usize,
     spawned: Arc<Mutex<Vec<Task>>>,
     wheel_woken: Arc<WakeSignal>,
     wheel_sleeps_until: Timestamp,
-}
-
-struct RunningTask {
-    task: Task,
-    woken: Arc<WakeSignal>,
 }
 
 #[derive(Debug, Default)]
@@ -66,20 +64,21 @@ impl ServerSimulation {
             engine: SimulatedEngine::Memory(Box::new(move || engine_delay)),
         });
         let wheel_sleeps_until = server.now();
-        let standing = spawned.lock().len();
+        let own_tasks = spawned.lock().len();
         Self {
             server,
             time,
-            tasks: Vec::new(),
-            own_tasks: standing,
+            tasks: FuturesUnordered::new(),
+            tasks_woken: Arc::default(),
+            own_tasks,
             spawned,
             wheel_woken,
             wheel_sleeps_until,
         }
     }
 
-    pub(crate) fn spawn(&mut self, task: Task) {
-        self.tasks.push(RunningTask { task, woken: Arc::new(WakeSignal(AtomicBool::new(true))) });
+    pub(crate) fn spawn(&self, task: Task) {
+        self.spawned.lock().push(task);
     }
 
     /// Returns the number of connection tasks that have not ended.
@@ -107,16 +106,10 @@ impl ServerSimulation {
 
     fn poll_tasks(&mut self) -> bool {
         let spawned = std::mem::take(&mut *self.spawned.lock());
-        let mut progress = !spawned.is_empty();
-        spawned.into_iter().for_each(|task| self.spawn(task));
-        self.tasks.retain_mut(|RunningTask { task, woken }| {
-            if !woken.take() {
-                return true;
-            }
-            progress = true;
-            let waker = Waker::from(Arc::clone(woken));
-            task.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Pending
-        });
+        let progress = !spawned.is_empty() | self.tasks_woken.take();
+        self.tasks.extend(spawned);
+        let waker = Waker::from(Arc::clone(&self.tasks_woken));
+        while let Poll::Ready(Some(())) = self.tasks.poll_next_unpin(&mut Context::from_waker(&waker)) {}
         progress
     }
 

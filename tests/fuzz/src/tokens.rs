@@ -4,10 +4,7 @@ use encke_server::SessionId;
 use encke_server::testing::fuzzing::{self, EventId};
 
 /// Checks a resume token or an event id from a client.
-///
-/// # Panics
-/// If an invariant is violated.
-pub fn run(input: &[u8]) {
+pub(crate) fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     if let Ok(id) = text.parse::<SessionId>() {
         assert_eq!(id.to_string(), text, "a session id must have one text form");

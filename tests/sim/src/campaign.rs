@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::fault::FaultCounts;
+use crate::outcome::{RunOutcome, Totals, Violation};
 use crate::scenario::{Scenario, ScenarioKind};
-use crate::shrink::shrink;
-use crate::world::{RunOutcome, Simulation, Violation};
+use crate::shrink::{Shrunk, shrink};
+use crate::world::Simulation;
 
 thread_local! {
     /// First panic on this thread during the current scenario, even if it was caught.
@@ -56,40 +56,27 @@ pub(crate) fn simulate(scenario: Scenario, in_words: bool) -> RunOutcome {
     outcome
 }
 
-/// Totals of all scenarios.
 #[derive(Debug, Default)]
 struct CampaignTotals {
-    scenarios: u64,
     by_kind: [u64; 3],
-    steps: u64,
-    deliveries: u64,
-    published: u64,
-    events: u64,
-    session_nanos: u128,
-    faults: FaultCounts,
+    totals: Totals,
 }
 
 impl CampaignTotals {
     fn add(&mut self, kind: ScenarioKind, outcome: &RunOutcome) {
-        self.scenarios += 1;
         self.by_kind[kind as usize] += 1;
-        self.steps += outcome.steps;
-        self.deliveries += outcome.deliveries;
-        self.published += outcome.published;
-        self.events += outcome.events;
-        self.session_nanos += outcome.session_nanos;
-        self.faults.add(&outcome.faults);
+        self.totals.add(&outcome.totals);
     }
 
     #[expect(clippy::print_stdout, reason = "output of the command")]
     fn print(&self) {
-        let hours = self.session_nanos / 3_600_000_000_000;
+        let Totals { steps, deliveries, published, events, session_nanos, faults } = &self.totals;
         let [dense, sparse, still] = self.by_kind;
-        println!("{} scenarios ({dense} dense, {sparse} sparse, {still} still)", self.scenarios);
-        println!("{hours} session-hours, {} steps, {} faults", self.steps, self.faults.total());
-        let Self { deliveries, published, events, .. } = self;
+        println!("{} scenarios ({dense} dense, {sparse} sparse, {still} still)", dense + sparse + still);
+        let hours = session_nanos / 3_600_000_000_000;
+        println!("{hours} session-hours, {steps} steps, {} faults", faults.total());
         println!("{published} messages published, {deliveries} delivered, {events} lifecycle events");
-        let faults: Vec<_> = self.faults.each().map(|(fault, count)| format!("{fault:?} {count}")).collect();
+        let faults: Vec<_> = faults.each().map(|(fault, count)| format!("{fault:?} {count}")).collect();
         println!("faults: {}", faults.join(", "));
     }
 }
@@ -121,7 +108,7 @@ pub(crate) fn run(from: u64, length: Duration, jobs: usize, bounds: Bounds) -> E
     let totals = totals.into_inner();
     totals.print();
     #[expect(clippy::cast_precision_loss, reason = "for display only")]
-    let rate = totals.steps as f64 / took.as_secs_f64();
+    let rate = totals.totals.steps as f64 / took.as_secs_f64();
     println!("{:.1} s, {rate:.0} steps a second", took.as_secs_f64());
     match failed.into_inner() {
         None => {
@@ -151,38 +138,28 @@ pub(crate) fn run_seed(seed: u64, bounds: Bounds) -> ExitCode {
 #[expect(clippy::print_stdout, reason = "output of the command")]
 fn report(scenario: Scenario, outcome: RunOutcome, bounds: Bounds) -> ExitCode {
     let Some(violation) = outcome.violation.clone() else { return ExitCode::SUCCESS };
-    println!("\nseed {} fails after {} steps", scenario.seed, outcome.steps);
-    print_violation(&violation);
+    println!("\nseed {} fails after {} steps", scenario.seed, outcome.totals.steps);
+    println!("{violation}");
     if !bounds.shrinks {
-        print_tail(&outcome);
+        outcome.tail.iter().for_each(|line| println!("{line}"));
         return ExitCode::FAILURE;
     }
-    let shrunk = shrink(simulate, scenario, outcome, &violation);
-    let scenario = &shrunk.scenario;
-    println!("\nshrunk: {:?}, {} clients, {} steps", scenario.kind, scenario.clients, shrunk.outcome.steps);
+    let Shrunk { scenario, outcome } = shrink(simulate, scenario, outcome, &violation);
+    let Scenario { kind, clients, seed, .. } = &scenario;
+    println!("\nshrunk: {kind:?}, {clients} clients, {} steps", outcome.totals.steps);
     let faults: Vec<_> = scenario.faults.iter().map(|fault| format!("{fault:?}")).collect();
-    let calm = scenario.calm_after_steps;
-    let until = if calm == u64::MAX { "until the end".to_owned() } else { format!("until step {calm}") };
+    let until = match scenario.calm_after_steps {
+        u64::MAX => "until the end".to_owned(),
+        calm => format!("until step {calm}"),
+    };
     println!("faults, {until}: {}", faults.join(", "));
-    print_tail(&shrunk.outcome);
-    if let Some(violation) = &shrunk.outcome.violation {
-        print_violation(violation);
+    outcome.tail.iter().for_each(|line| println!("{line}"));
+    if let Some(violation) = &outcome.violation {
+        println!("{violation}");
     }
     let steps = bounds.steps.map_or_else(String::new, |steps| format!(" --steps {steps}"));
-    println!("reproduce: cargo run --release -p encke-sim -- --seed {}{steps}", scenario.seed);
+    println!("reproduce: cargo run --release -p encke-sim -- --seed {seed}{steps}");
     ExitCode::FAILURE
-}
-
-#[expect(clippy::print_stdout, reason = "output of the command")]
-fn print_violation(violation: &Violation) {
-    println!("broken: {}\n{}", violation.invariant, violation.what);
-}
-
-#[expect(clippy::print_stdout, reason = "output of the command")]
-fn print_tail(outcome: &RunOutcome) {
-    for line in &outcome.tail {
-        println!("{line}");
-    }
 }
 
 #[cfg(test)]
@@ -200,9 +177,9 @@ mod tests {
     #[test]
     fn seed_replays_exactly() {
         let run = |seed| {
-            let RunOutcome { violation, hash, steps, deliveries, events, .. } = simulate(short(seed), false);
+            let RunOutcome { violation, hash, totals, .. } = simulate(short(seed), false);
             assert_eq!(violation, None, "seed {seed}");
-            (hash, steps, deliveries, events)
+            (hash, totals)
         };
         let runs: Vec<_> = (1..6).map(run).collect();
         assert_eq!(runs, (1..6).map(run).collect::<Vec<_>>());

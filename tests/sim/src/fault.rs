@@ -1,8 +1,9 @@
 //! Classes of faults. A scenario allows some of them, and the shrinker removes them one by one.
 
+use strum::VariantArray;
+
 /// A class of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 pub(crate) enum Fault {
     /// A connection is reset.
     Cut,
@@ -65,43 +66,11 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 29] = [
-        Self::Cut,
-        Self::HalfOpen,
-        Self::Leave,
-        Self::SlowReader,
-        Self::LatePong,
-        Self::LostPong,
-        Self::OldSeq,
-        Self::NoSeq,
-        Self::FutureSeq,
-        Self::TakeOver,
-        Self::LateWorker,
-        Self::LateTask,
-        Self::LateWheel,
-        Self::LateEngine,
-        Self::Stall,
-        Self::SlowSteps,
-        Self::Admin,
-        Self::BadInput,
-        Self::Pieces,
-        Self::Latency,
-        Self::Drain,
-        Self::Restart,
-        Self::Kill,
-        Self::RedisCut,
-        Self::RedisDown,
-        Self::RedisSilent,
-        Self::RedisLostPush,
-        Self::RedisEmptied,
-        Self::RedisFailover,
-    ];
-
     /// Faults of a single server without restarts.
-    pub(crate) const OF_ONE_SERVER: &[Self] = Self::ALL.split_at(21).0;
+    pub(crate) const OF_ONE_SERVER: &[Self] = Self::VARIANTS.split_at(Self::Restart as usize).0;
 
     /// Faults of Redis.
-    pub(crate) const OF_REDIS: &[Self] = Self::ALL.split_at(23).1;
+    pub(crate) const OF_REDIS: &[Self] = Self::VARIANTS.split_at(Self::RedisCut as usize).1;
 }
 
 /// A set of fault classes.
@@ -122,13 +91,13 @@ impl Faults {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = Fault> {
-        Fault::ALL.into_iter().filter(move |fault| self.allows(*fault))
+        Fault::VARIANTS.iter().copied().filter(move |fault| self.allows(*fault))
     }
 }
 
 /// Number of injected faults by class.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FaultCounts([u64; Fault::ALL.len()]);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FaultCounts([u64; Fault::VARIANTS.len()]);
 
 impl FaultCounts {
     pub(crate) fn count(&mut self, fault: Fault) {
@@ -136,16 +105,14 @@ impl FaultCounts {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        for (sum, more) in self.0.iter_mut().zip(other.0) {
-            *sum += more;
-        }
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
     }
 
     pub(crate) fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    pub(crate) fn each(&self) -> impl Iterator<Item = (Fault, u64)> {
-        Fault::ALL.into_iter().zip(self.0)
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Fault, u64)> {
+        Fault::VARIANTS.iter().zip(self.0)
     }
 }

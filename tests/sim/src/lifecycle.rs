@@ -8,6 +8,8 @@ use encke_core::close::{CloseReason, SuspendReason};
 use encke_core::session::{LifecycleEvent, ResumeKind, SessionTimeouts, Transition};
 use encke_server::SessionId;
 
+use crate::outcome::Verdict;
+
 /// Phase of a session according to its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ObservedPhase {
@@ -30,23 +32,14 @@ struct SessionRecord {
 #[derive(Debug)]
 pub(crate) struct Lifecycles {
     records: BTreeMap<SessionId, SessionRecord>,
-    alive: usize,
-    events: u64,
+    /// Number of sessions that have not ended.
+    pub(crate) alive: usize,
     timeouts: SessionTimeouts,
 }
 
 impl Lifecycles {
     pub(crate) fn new(timeouts: &SessionTimeouts) -> Self {
-        Self { records: BTreeMap::new(), alive: 0, events: 0, timeouts: timeouts.clone() }
-    }
-
-    /// Returns the number of sessions that have not ended.
-    pub(crate) fn alive(&self) -> usize {
-        self.alive
-    }
-
-    pub(crate) fn events(&self) -> u64 {
-        self.events
+        Self { records: BTreeMap::new(), alive: 0, timeouts: timeouts.clone() }
     }
 
     pub(crate) fn has_ended(&self, session: SessionId) -> bool {
@@ -78,8 +71,7 @@ impl Lifecycles {
         event: LifecycleEvent,
         now: Timestamp,
         left_at: Option<Timestamp>,
-    ) -> Result<(), String> {
-        self.events += 1;
+    ) -> Verdict {
         let record = self.records.entry(session).or_insert(SessionRecord {
             phase: ObservedPhase::Suspended,
             events: 0,
@@ -99,10 +91,8 @@ impl Lifecycles {
             }
             (Transition::Opened, ..) | (_, _, 1) | (_, ObservedPhase::Ended, _) => return wrong(),
             (Transition::Suspended(_), ObservedPhase::Attached, _) => ObservedPhase::Suspended,
-            (Transition::Resumed(ResumeKind::Reconnect), ObservedPhase::Suspended, _) => {
-                ObservedPhase::Attached
-            }
-            (Transition::Resumed(ResumeKind::TakeOver), ObservedPhase::Attached, _) => {
+            (Transition::Resumed(ResumeKind::Reconnect), ObservedPhase::Suspended, _)
+            | (Transition::Resumed(ResumeKind::TakeOver), ObservedPhase::Attached, _) => {
                 ObservedPhase::Attached
             }
             (Transition::Expired, ObservedPhase::Suspended, _) => ObservedPhase::Ended,

@@ -4,18 +4,15 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::redis::RedisConnection;
-use crate::tasks::TaskId;
+use crate::tasks::TaskNumber;
 
-/// Number of a connection. Numbers are not reused.
-pub(crate) type ConnectionNumber = u32;
-
-/// Number of a request with commands. Numbers are not reused.
-pub(crate) type PostNumber = u32;
-
-pub(crate) type ClientNumber = u32;
+// Numbers of these kinds are not reused.
+pub(crate) type ClientNumber = usize;
+pub(crate) type ConnectionNumber = usize;
+pub(crate) type PostNumber = usize;
 
 /// Stage of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Stage {
     /// Clients are active and faults happen.
     Busy,
@@ -34,18 +31,16 @@ pub(crate) enum Direction {
 }
 
 /// An action that the scheduler can choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Action {
     /// The wheel's loop runs one iteration, if this is the latest plan.
-    Wheel {
-        plan: u32,
-    },
+    Wheel(u32),
     /// A worker handles a batch.
     Work,
     /// The server reads from a parked connection.
     ReadParked,
     /// A woken task is polled.
-    Poll(TaskId),
+    Poll(TaskNumber),
     /// Bytes move from one kernel to the other.
     Move(ConnectionNumber, Direction),
     /// A client acts on its own, if this is its latest plan.
@@ -70,10 +65,9 @@ pub(crate) enum Action {
     Stall,
     /// The server begins to shut down, or is killed.
     Restart,
-    /// A server that is shutting down writes its snapshot and exits, unless it was killed earlier.
-    Replace {
-        server: u32,
-    },
+    /// The server with this number, which is shutting down, writes its snapshot and exits, unless it was
+    /// killed earlier.
+    Replace(u32),
     /// Redis executes the commands received on a connection.
     Redis(RedisConnection),
     /// Bytes from Redis arrive on a connection.
@@ -87,74 +81,41 @@ pub(crate) enum Action {
 /// Planned actions, ordered by time and then by the order of planning.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
-    ahead: BinaryHeap<Reverse<Planned>>,
-    numbers: u64,
-    /// Number of planned actions that the server could already have performed.
-    late: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Planned {
-    at: u64,
-    number: u64,
-    late: bool,
-    action: Action,
-}
-
-impl PartialEq for Planned {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Planned {}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Planned {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
+    /// Each action with its time, its number, and whether it was delayed.
+    ahead: BinaryHeap<Reverse<(u64, u64, bool, Action)>>,
+    planned: u64,
+    delayed: usize,
 }
 
 impl Schedule {
-    /// Plans `action` for the time `at`.
     pub(crate) fn plan(&mut self, at: u64, action: Action) {
-        self.push(at, action, false);
+        self.push(at, false, action);
     }
 
-    /// Delays `action`, which is possible now, until `at`.
+    /// Delays `action`, which the server could perform now, until `at`.
     pub(crate) fn delay(&mut self, at: u64, action: Action) {
-        self.late += 1;
-        self.push(at, action, true);
+        self.delayed += 1;
+        self.push(at, true, action);
     }
 
-    fn push(&mut self, at: u64, action: Action, late: bool) {
-        self.numbers += 1;
-        self.ahead.push(Reverse(Planned { at, number: self.numbers, late, action }));
+    fn push(&mut self, at: u64, is_delayed: bool, action: Action) {
+        self.planned += 1;
+        self.ahead.push(Reverse((at, self.planned, is_delayed, action)));
     }
 
-    /// Returns the time of the next action.
     pub(crate) fn next_at(&self) -> Option<u64> {
-        self.ahead.peek().map(|Reverse(planned)| planned.at)
+        self.ahead.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// Takes the next action due at `now`. Returns it, and whether it was delayed.
     pub(crate) fn take_due(&mut self, now: u64) -> Option<(Action, bool)> {
-        if self.next_at()? > now {
-            return None;
-        }
-        let Reverse(planned) = self.ahead.pop()?;
-        self.late -= usize::from(planned.late);
-        Some((planned.action, planned.late))
+        self.next_at().filter(|at| *at <= now)?;
+        let Reverse((_, _, is_delayed, action)) = self.ahead.pop()?;
+        self.delayed -= usize::from(is_delayed);
+        Some((action, is_delayed))
     }
 
-    /// Returns whether no action of the server is delayed.
-    pub(crate) fn has_no_delayed(&self) -> bool {
-        self.late == 0
+    pub(crate) fn has_delayed(&self) -> bool {
+        self.delayed > 0
     }
 }

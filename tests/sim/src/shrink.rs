@@ -1,8 +1,8 @@
 //! Shrinks a failing scenario to a smaller one that violates the same invariant: removes classes of faults,
 //! reduces the number of clients, and ends all faults as early as possible.
 
+use crate::outcome::{RunOutcome, Violation};
 use crate::scenario::Scenario;
-use crate::world::{RunOutcome, Violation};
 
 /// Maximum number of runs.
 const MAX_RUNS: u32 = 120;
@@ -48,7 +48,7 @@ impl<R: Fn(Scenario, bool) -> RunOutcome> Search<R> {
         self.runs += 1;
         let outcome = (self.run)(scenario.clone(), false);
         let fails = outcome.violation.as_ref().is_some_and(|it| it.invariant == self.invariant)
-            && outcome.steps <= self.best.outcome.steps;
+            && outcome.totals.steps <= self.best.outcome.totals.steps;
         if fails {
             self.best = Shrunk { scenario, outcome };
         }
@@ -81,7 +81,7 @@ impl<R: Fn(Scenario, bool) -> RunOutcome> Search<R> {
 
     /// Bisects for the first step after which no fault is needed.
     fn with_fewer_steps(&mut self) {
-        let (mut fails_not, mut fails) = (0, self.best.outcome.steps + 1);
+        let (mut fails_not, mut fails) = (0, self.best.outcome.totals.steps + 1);
         while fails - fails_not > 1 + fails / 64 {
             let middle = fails_not + (fails - fails_not) / 2;
             let mut scenario = self.best.scenario.clone();
@@ -97,8 +97,11 @@ impl<R: Fn(Scenario, bool) -> RunOutcome> Search<R> {
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantArray;
+
     use super::*;
     use crate::fault::{Fault, Faults};
+    use crate::outcome::Totals;
 
     #[test]
     fn unneeded_faults_and_clients_are_removed() {
@@ -106,11 +109,16 @@ mod tests {
         let run = |scenario: Scenario, _| {
             let needed = [Fault::Cut, Fault::Stall].iter().all(|fault| scenario.faults.allows(*fault));
             let fails = needed && scenario.clients >= 3 && scenario.calm_after_steps >= 1000;
-            RunOutcome { violation: fails.then(|| violation.clone()), steps: 5000, ..RunOutcome::default() }
+            let violation = fails.then(|| violation.clone());
+            RunOutcome {
+                violation,
+                totals: Totals { steps: 5000, ..Totals::default() },
+                ..RunOutcome::default()
+            }
         };
         let mut scenario = Scenario::of(1);
         scenario.clients = 14;
-        scenario.faults = Fault::ALL.into_iter().fold(Faults::default(), Faults::with);
+        scenario.faults = Fault::VARIANTS.iter().copied().fold(Faults::default(), Faults::with);
         let shrunk = shrink(run, scenario.clone(), run(scenario, false), &violation);
         let faults: Vec<_> = shrunk.scenario.faults.iter().collect();
         assert_eq!(faults, [Fault::Cut, Fault::Stall]);

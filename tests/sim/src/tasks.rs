@@ -1,5 +1,6 @@
 //! The executor: polls one woken task at a time, in the order that the scheduler chooses.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -7,28 +8,29 @@ use std::task::{Context, Poll, Wake, Waker};
 use encke_server::testing::simulation::Task;
 use parking_lot::Mutex;
 
-use crate::schedule::ConnectionNumber;
-use crate::wire::ParkedChanges;
+use crate::schedule::{ConnectionNumber, PostNumber};
+use crate::wire::Network;
 
-/// Identifies a task. An index is reused with the next generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TaskId {
-    pub(crate) index: u32,
-    generation: u32,
+/// Number of a task. Numbers are not reused.
+pub(crate) type TaskNumber = u64;
+
+/// Connection or request that a task of the server serves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TaskSubject {
+    Connection(ConnectionNumber),
+    Post(PostNumber),
 }
 
 /// Tasks woken or spawned, until the executor takes them.
 #[derive(Default)]
 struct TaskQueue {
-    woken: Mutex<Vec<TaskId>>,
-    spawned: Mutex<Vec<Spawned>>,
+    woken: Mutex<Vec<TaskNumber>>,
+    /// Tasks spawned by the server. A task that unparks a connection serves it.
+    spawned: Mutex<Vec<(Task, Option<ConnectionNumber>)>>,
 }
 
-/// A task spawned by the server, and the connection that it serves if the task unparks one.
-type Spawned = (Task, Option<ConnectionNumber>);
-
 struct TaskWaker {
-    id: TaskId,
+    number: TaskNumber,
     queued: AtomicBool,
     queue: Arc<TaskQueue>,
 }
@@ -40,110 +42,82 @@ impl Wake for TaskWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.queued.swap(true, Ordering::Relaxed) {
-            self.queue.woken.lock().push(self.id);
+            self.queue.woken.lock().push(self.number);
         }
     }
 }
 
-struct TaskSlot {
-    task: Option<Task>,
+struct RunningTask {
+    task: Task,
     waker: Arc<TaskWaker>,
+    subject: Option<TaskSubject>,
 }
 
 /// All tasks of one server.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    slots: Vec<TaskSlot>,
-    free: Vec<u32>,
+    running: BTreeMap<TaskNumber, RunningTask>,
+    spawned: TaskNumber,
     queue: Arc<TaskQueue>,
-    pub(crate) parked_changes: Arc<Mutex<ParkedChanges>>,
-}
-
-/// Result of polling a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PollOutcome {
-    Pending,
-    Ended,
-    /// The task had ended earlier.
-    EndedBefore,
 }
 
 impl Tasks {
     /// Returns the function with which the server spawns tasks.
-    pub(crate) fn spawner(&self) -> Box<dyn Fn(Task) + Send + Sync> {
-        let (queue, parked_changes) = (Arc::clone(&self.queue), Arc::clone(&self.parked_changes));
-        Box::new(move |task| {
-            let serves = parked_changes.lock().woken.take();
-            queue.spawned.lock().push((task, serves));
-        })
+    pub(crate) fn spawner(&self, network: &Arc<Network>) -> Box<dyn Fn(Task) + Send + Sync> {
+        let (queue, network) = (Arc::clone(&self.queue), Arc::clone(network));
+        Box::new(move |task| queue.spawned.lock().push((task, network.unparked.lock().take())))
     }
 
     /// Adds a task, and wakes it for the first time.
-    pub(crate) fn spawn(&mut self, task: Task) -> TaskId {
-        let index = self.free.pop().unwrap_or_else(|| u32::try_from(self.slots.len()).expect("few tasks"));
-        let generation = self.slots.get(index as usize).map_or(0, |slot| slot.waker.id.generation + 1);
-        let id = TaskId { index, generation };
-        let waker =
-            Arc::new(TaskWaker { id, queued: AtomicBool::new(false), queue: Arc::clone(&self.queue) });
+    pub(crate) fn spawn(&mut self, task: Task, subject: Option<TaskSubject>) -> TaskNumber {
+        self.spawned += 1;
+        let (number, queue) = (self.spawned, Arc::clone(&self.queue));
+        let waker = Arc::new(TaskWaker { number, queued: AtomicBool::new(false), queue });
         waker.wake_by_ref();
-        let slot = TaskSlot { task: Some(task), waker };
-        if index as usize == self.slots.len() {
-            self.slots.push(slot);
-        } else {
-            self.slots[index as usize] = slot;
-        }
-        id
+        self.running.insert(number, RunningTask { task, waker, subject });
+        number
     }
 
-    /// Adds the tasks that the server has spawned since the last call. Returns them with the connections they
-    /// serve.
-    pub(crate) fn take_spawned(&mut self) -> Vec<(TaskId, Option<ConnectionNumber>)> {
+    /// Adds the tasks that the server has spawned since the last call. Returns those that serve a connection.
+    pub(crate) fn take_spawned(&mut self) -> Vec<(TaskNumber, ConnectionNumber)> {
         let spawned = std::mem::take(&mut *self.queue.spawned.lock());
-        spawned.into_iter().map(|(task, serves)| (self.spawn(task), serves)).collect()
+        let add = |(task, serves): (Task, Option<ConnectionNumber>)| {
+            let number = self.spawn(task, serves.map(TaskSubject::Connection));
+            Some((number, serves?))
+        };
+        spawned.into_iter().filter_map(add).collect()
     }
 
     /// Appends the tasks woken since the last call to `into`.
-    pub(crate) fn take_woken(&mut self, into: &mut Vec<TaskId>) {
+    pub(crate) fn take_woken(&mut self, into: &mut Vec<TaskNumber>) {
         into.append(&mut self.queue.woken.lock());
     }
 
-    pub(crate) fn poll(&mut self, id: TaskId) -> PollOutcome {
-        let slot = &mut self.slots[id.index as usize];
-        let Some(task) = slot.task.as_mut().filter(|_| slot.waker.id == id) else {
-            return PollOutcome::EndedBefore;
-        };
-        slot.waker.queued.store(false, Ordering::Relaxed);
-        let waker = Waker::from(Arc::clone(&slot.waker));
-        if let Poll::Ready(()) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
-            slot.task = None;
-            self.free.push(id.index);
-            return PollOutcome::Ended;
+    /// Polls a task, unless it had ended earlier. Returns its subject, and whether it has ended now.
+    pub(crate) fn poll(&mut self, number: TaskNumber) -> Option<(Option<TaskSubject>, bool)> {
+        let RunningTask { task, waker, subject } = self.running.get_mut(&number)?;
+        let subject = *subject;
+        waker.queued.store(false, Ordering::Relaxed);
+        let waker = Waker::from(Arc::clone(waker));
+        let has_ended = task.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Ready(());
+        if has_ended {
+            self.running.remove(&number);
         }
-        PollOutcome::Pending
+        Some((subject, has_ended))
     }
 
-    /// Drops a task.
-    pub(crate) fn cancel(&mut self, id: TaskId) {
-        let slot = &mut self.slots[id.index as usize];
-        if slot.waker.id == id && slot.task.take().is_some() {
-            self.free.push(id.index);
-        }
+    pub(crate) fn cancel(&mut self, number: TaskNumber) {
+        self.running.remove(&number);
     }
 
     /// Drops all tasks, as if their process had exited.
     pub(crate) fn cancel_all(&mut self) {
-        for index in 0..self.slots.len() {
-            if self.slots[index].task.take().is_some() {
-                self.free.push(u32::try_from(index).expect("few tasks"));
-            }
-        }
+        self.running.clear();
         self.queue.spawned.lock().clear();
         self.queue.woken.lock().clear();
-        *self.parked_changes.lock() = ParkedChanges::default();
     }
 
-    /// Returns the number of tasks that have not ended.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.running.len()
     }
 }

@@ -2,28 +2,25 @@
 
 use std::collections::VecDeque;
 use std::fmt::Arguments;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Number of lines kept.
 const TAIL: usize = 120;
 
 #[derive(Debug)]
 pub(crate) struct Trace {
-    hash: u64,
+    hasher: DefaultHasher,
     /// The last events as text. `None` if the text is not needed.
     tail: Option<VecDeque<String>>,
 }
 
 impl Trace {
     pub(crate) fn new(in_words: bool) -> Self {
-        // The offset basis of FNV-1a; its prime is below.
-        Self { hash: 0xcbf2_9ce4_8422_2325, tail: in_words.then(VecDeque::new) }
+        Self { hasher: DefaultHasher::new(), tail: in_words.then(VecDeque::new) }
     }
 
-    /// Mixes numbers into the hash.
-    pub(crate) fn mix(&mut self, numbers: &[u64]) {
-        for number in numbers {
-            self.hash = (self.hash ^ number).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
-        }
+    pub(crate) fn mix(&mut self, event: impl Hash) {
+        event.hash(&mut self.hasher);
     }
 
     /// Records an event as text, if the text is kept.
@@ -38,11 +35,7 @@ impl Trace {
         }
     }
 
-    pub(crate) fn hash(&self) -> u64 {
-        self.hash
-    }
-
-    pub(crate) fn tail(&self) -> impl Iterator<Item = &str> {
-        self.tail.iter().flatten().map(String::as_str)
+    pub(crate) fn finish(self) -> (u64, Vec<String>) {
+        (self.hasher.finish(), self.tail.into_iter().flatten().collect())
     }
 }

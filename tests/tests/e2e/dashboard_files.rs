@@ -1,7 +1,4 @@
-use std::io::{Read, Write};
-
-use encke_tests::tls::VERSIONS;
-use encke_tests::{Certificate, Launch, RunningServer, tls};
+use encke_tests::RunningServer;
 
 #[test]
 fn dashboard_page_has_minimal_permissions() {
@@ -44,40 +41,5 @@ fn dashboard_page_has_minimal_permissions() {
         "/dashboard/a/b",
     ] {
         assert_eq!(server.admin.get(path).status, 404, "{path}");
-    }
-}
-
-/// The page's content security policy permits the playground to connect to `listen.public_url`.
-#[test]
-fn dashboard_page_may_connect_to_the_public_url() {
-    let server = RunningServer::with(&["listen.public_url=https://ws.example"]);
-    let policy = server.admin.get("/").header("content-security-policy").map(ToOwned::to_owned);
-    assert!(policy.is_some_and(|policy| policy.contains("connect-src 'self' wss://ws.example https://ws.example; ")));
-}
-
-/// Sends one request over TLS and returns the start of the status line.
-fn status_over_tls(server: &RunningServer, certificate: &Certificate, origin: &str) -> String {
-    let mut stream = tls::handshake(server.admin.address(), certificate, VERSIONS[1])
-        .expect("a certificate that is trusted");
-    let request = format!(
-        "GET /api/timers HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).expect("the server reads");
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).expect("the server answers");
-    String::from_utf8_lossy(&answer).into_owned()
-}
-
-#[test]
-fn same_origin_page_may_use_the_api_over_tls() {
-    let (certificate, directory) = (Certificate::generate(), tempfile::tempdir().expect("a directory"));
-    let (chain, key) = certificate.write(directory.path());
-    let server = Launch::with(&["tls.admin=true"])
-        .set(&format!("tls.certificate={}", chain.display()))
-        .set(&format!("tls.key={}", key.display()))
-        .start();
-    assert_eq!(status_over_tls(&server, &certificate, "https://localhost"), "HTTP/1.1 200");
-    for origin in ["http://localhost", "https://localhost:8001", "https://evil.example", "null"] {
-        assert_eq!(status_over_tls(&server, &certificate, origin), "HTTP/1.1 403", "{origin}");
     }
 }

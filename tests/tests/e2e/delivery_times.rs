@@ -1,8 +1,10 @@
 use std::time::Duration;
 
 use encke_tests::waiting::{let_pass, until};
-use encke_tests::{EventStream, PollClient, RunningServer};
-use serde_json::json;
+use encke_tests::{EventStream, RunningServer};
+
+use crate::parking::await_parked;
+use crate::poll::{open, poll_query};
 
 /// One in this many deliveries is measured.
 const SAMPLE_EVERY: usize = 128;
@@ -19,81 +21,49 @@ fn await_sample(server: &RunningServer, transport: &str) {
     assert!(0.0 < seconds && seconds < 5.0, "{transport}: {seconds}");
 }
 
-fn publish(server: &RunningServer, channel: &str, count: usize) {
-    for number in 0..count {
-        let body = json!({ "channel": channel, "data": number }).to_string();
-        assert_eq!(server.admin.post("/api/publish", &body).status, 200);
-    }
+/// Delivers as many messages over each transport as are needed for one sample, by tasks and to parked
+/// connections.
+#[test]
+fn deliveries_are_measured_on_each_transport() {
+    ["parking.after=off", "parking.after=0s"].into_iter().for_each(measure_each_transport);
 }
 
-/// Delivers as many messages over each transport as are needed for one sample, with this `parking` setting.
 fn measure_each_transport(parking: &str) {
     let server = RunningServer::with(&[parking]);
     let await_parked = |connections: usize| {
         if parking == "parking.after=0s" {
-            until(format!("{connections} parked connections"), || {
-                server.admin.metrics().total("encke_connections_parked") == connections as f64
-            });
+            await_parked(&server, connections);
         }
     };
     let mut socket = server.client();
     socket.subscribe("a");
     for _ in 0..SAMPLE_EVERY {
-        publish(&server, "a", 1);
+        server.admin.publish("a", 1);
         socket.object();
         await_parked(1);
     }
     await_sample(&server, "websocket");
 
-    let mut stream = EventStream::open(server.public, "channels=b");
-    stream.hello();
+    let (mut stream, _) = EventStream::greeted(server.public, "channels=b");
     for _ in 0..SAMPLE_EVERY {
-        publish(&server, "b", 1);
+        server.admin.publish("b", 1);
         stream.object();
         await_parked(2);
     }
     await_sample(&server, "sse");
 
-    let mut poll = PollClient::connect(server.public);
-    let opened = poll.get("channels=c").json();
-    let token = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
+    let (mut poll, hello) = open(&server, "c");
     // These messages wait for the next poll, so none of them would be measured.
-    publish(&server, "c", SAMPLE_EVERY - 1);
-    let waited = poll.get(&format!("resume={token}&seq=0")).json();
+    server.admin.publish_each("c", 1..SAMPLE_EVERY);
+    let waited = poll.get(&poll_query(&hello, 0)).json();
     assert_eq!(waited.as_array().expect("messages").len(), SAMPLE_EVERY - 1);
-    poll.send_get(&format!("resume={token}&seq={}", SAMPLE_EVERY - 1));
-    until("the poll is held", || {
-        server.admin.metrics().value("encke_connections{transport=\"poll\",dialect=\"json\"}") == 1.0
-    });
+    poll.send_get(&poll_query(&hello, SAMPLE_EVERY as u64 - 1));
+    server.await_held(&hello.session);
     await_parked(3);
     // Give the task of the poll time to find that no message is pending.
     let_pass(Duration::from_millis(100));
-    publish(&server, "c", 1);
+    server.admin.publish("c", 1);
     poll.response();
     await_sample(&server, "poll");
     assert_eq!(server.admin.metrics().value("encke_messages_delivered_total"), 3.0 * SAMPLE_EVERY as f64);
-}
-
-#[test]
-fn deliveries_by_tasks_are_measured() {
-    measure_each_transport("parking.after=off");
-}
-
-#[test]
-fn deliveries_to_parked_connections_are_measured() {
-    measure_each_transport("parking.after=0s");
-}
-
-#[test]
-fn a_backlog_is_not_measured() {
-    let server = RunningServer::with(&[]);
-    publish(&server, "news", 2 * SAMPLE_EVERY);
-    let mut stream = EventStream::open(server.public, "channels=news&last=256");
-    stream.hello();
-    for _ in 0..2 * SAMPLE_EVERY {
-        stream.object();
-    }
-    let metrics = server.admin.metrics();
-    assert_eq!(metrics.value("encke_messages_delivered_total"), 2.0 * SAMPLE_EVERY as f64);
-    assert_eq!(measured(&server, "sse", "count"), 0.0);
 }

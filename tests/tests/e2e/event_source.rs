@@ -34,9 +34,17 @@ impl Source {
 #[track_caller]
 fn subscribed_sources(server: &RunningServer) -> [Source; 2] {
     let address = server.public.to_string();
-    let scripts = ["event_source.mjs", "event_source_page.mjs"]
-        .map(|script| Script::start(script, &[&address, "news"]));
+    let arguments = [&*address, "news"];
+    let scripts = [
+        Script::start("event_source.mjs", &arguments),
+        Script::start_in_browser("event_source_page.mjs", &arguments),
+    ];
     scripts.map(|script| Source { hello: script.await_value("hello", 1), script })
+}
+
+/// Returns the data of all messages so far.
+fn received(script: &Script) -> Vec<Value> {
+    script.values("message").into_iter().map(|mut message| message["data"].take()).collect()
 }
 
 /// Publishes 1, 2, 3 and so on until the sender of `stopped` is dropped. Returns the last number.
@@ -52,15 +60,17 @@ fn publish(server: &RunningServer, sources: &[Source], stopped: Receiver<()>) ->
     published
 }
 
+/// A source whose session was taken over does not reconnect.
 #[test]
 fn source_that_is_disconnected_repeatedly_misses_nothing() {
+    const CUTS: usize = 3;
     let server = RunningServer::with(&[]);
     let sources = subscribed_sources(&server);
     let published = std::thread::scope(|scope| {
         // Dropping this sender stops the publisher.
         let (running, stopped) = mpsc::channel();
         let publisher = scope.spawn(|| publish(&server, &sources, stopped));
-        for cut in 1..=3 {
+        for cut in 1..=CUTS {
             for source in &sources {
                 source.script.await_object("message", source.script.count("message") + 50);
                 source.disconnect(&server);
@@ -73,40 +83,39 @@ fn source_that_is_disconnected_repeatedly_misses_nothing() {
         drop(running);
         publisher.join().expect("the publisher does not panic")
     });
-    for Source { script, .. } in sources {
+    for Source { script, .. } in &sources {
         script.await_object("message", published);
-        let received: Vec<_> = script.values("message").into_iter().map(|mut it| it["data"].take()).collect();
-        assert_eq!(received, Vec::from_iter((1..=published).map(Value::from)));
+        assert_eq!(received(script), Vec::from_iter((1..=published).map(Value::from)));
         assert_eq!(script.count("gap"), 0);
     }
-}
-
-#[test]
-fn source_does_not_reconnect_after_a_take_over() {
-    let server = RunningServer::with(&[]);
-    let sources = subscribed_sources(&server);
-    let others = sources.each_ref().map(|source| {
-        let id = format!("{}:0", source.text("resume"));
-        let mut other = EventStream::reconnect(server.public, "channels=news", &id);
-        assert!(other.hello().recovered);
-        assert_eq!(source.script.await_value("goaway", 1)["reason"], "replaced");
-        assert_eq!(source.script.await_value("error", 1), CONNECTING);
-        other
-    });
-    // A source that wanted to reconnect would do so after 3 s, the default of both implementations.
-    let_pass(Duration::from_secs(4));
-    for source in &sources {
-        assert_eq!((source.script.count("hello"), source.script.count("error")), (1, 1));
-        let events = [("opened", "connect"), ("resumed", "take_over")];
-        server.logs.await_lifecycle(source.text("session"), &events);
+    let errors = sources.each_ref().map(|source| source.script.count("error"));
+    let _others: Vec<_> = (sources.iter().zip(errors))
+        .map(|(source, errors)| {
+            let id = format!("{}:0", source.text("resume"));
+            let mut other = EventStream::reconnect(server.public, "channels=news", &id);
+            assert!(other.hello().recovered);
+            assert_eq!(source.script.await_value("goaway", CUTS + 1)["reason"], "replaced");
+            assert_eq!(source.script.await_value("error", errors + 1), CONNECTING);
+            other
+        })
+        .collect();
+    // A source that wanted to reconnect would do so after 1 s, as it did before.
+    let_pass(Duration::from_secs(3));
+    for (source, errors) in sources.iter().zip(errors) {
+        assert_eq!((source.script.count("hello"), source.script.count("error")), (CUTS + 1, errors + 1));
+        let last = server.logs.lifecycle(source.text("session")).pop();
+        assert_eq!(last, Some(("resumed".into(), "take_over".into())));
     }
-    drop(others);
 }
 
+/// The messages are lost when the server restarts. The source then receives a gap and the messages published
+/// later.
 #[test]
-fn source_continues_in_a_new_session_after_expiry() {
+fn source_continues_in_a_new_session_after_expiry_and_after_a_restart() {
     // The window is shorter than the second after which a source reconnects.
-    let server = RunningServer::with(&["session.reconnect_window=200ms"]);
+    const WINDOW: &str = "session.reconnect_window=200ms";
+    let server = RunningServer::with(&[WINDOW]);
+    let address = server.public.to_string();
     let sources = subscribed_sources(&server);
     server.admin.publish("news", 1);
     for source in &sources {
@@ -115,32 +124,20 @@ fn source_continues_in_a_new_session_after_expiry() {
         server.await_removal(source.text("session"));
     }
     server.admin.publish("news", 2);
-    for source in &sources {
-        let again = source.script.await_value("hello", 2);
+    for Source { script, hello } in &sources {
+        let again = script.await_value("hello", 2);
         assert_eq!(again["recovered"], false);
-        assert_ne!(again["session"], source.hello["session"]);
-        source.script.await_object("message", 2);
-        let received: Vec<_> =
-            source.script.values("message").into_iter().map(|mut it| it["data"].take()).collect();
-        assert_eq!((received, source.script.count("gap")), (vec![json!(1), json!(2)], 0));
+        assert_ne!(again["session"], hello["session"]);
+        script.await_object("message", 2);
+        assert_eq!((received(script), script.count("gap")), (vec![json!(1), json!(2)], 0));
     }
-}
-
-/// The messages are lost with the process. The source receives a gap and then the messages published later.
-#[test]
-fn source_continues_with_a_restarted_server() {
-    let first = RunningServer::with(&[]);
-    let address = first.public.to_string();
-    let sources = subscribed_sources(&first);
-    first.admin.publish("news", 1);
-    sources.iter().for_each(|source| _ = source.script.await_object("message", 1));
-    drop(first);
-    let second = Launch::listening_on(&address).start();
-    for source in &sources {
-        assert_eq!(source.script.await_value("hello", 2)["recovered"], false);
-        let gap = source.script.await_value("gap", 1);
+    drop(server);
+    let second = Launch::listening_on(&address).set(WINDOW).start();
+    for Source { script, .. } in &sources {
+        assert_eq!(script.await_value("hello", 3)["recovered"], false);
+        let gap = script.await_value("gap", 1);
         assert_eq!((&gap["channel"], gap.get("from")), (&json!("news"), None));
     }
-    second.admin.publish("news", 2);
-    sources.iter().for_each(|source| assert_eq!(source.script.await_value("message", 2)["data"], 2));
+    second.admin.publish("news", 3);
+    sources.iter().for_each(|source| assert_eq!(source.script.await_value("message", 3)["data"], 3));
 }

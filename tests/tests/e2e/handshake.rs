@@ -19,25 +19,23 @@ fn assert_closed_on_time(from: Instant, at: Instant) {
     assert!(after <= HANDSHAKE + MAX_LATENESS, "closed after {after:?}");
 }
 
+/// An upgraded connection stays open.
 #[test]
-fn silent_client_is_disconnected() {
+fn incomplete_requests_are_disconnected() {
     let server = server();
-    let from = Instant::now();
-    let mut client = RawClient::connect(server.public);
-    assert_closed_on_time(from, client.await_end());
-    server.assert_healthy();
-}
-
-#[test]
-fn incomplete_request_is_disconnected() {
-    let server = server();
-    for half in ["G", "GET /ws", "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"] {
+    let (mut upgraded, _) = RawClient::greeted(server.public, "");
+    let halves = ["", "G", "GET /ws", "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"];
+    let clients = halves.map(|half| {
         let from = Instant::now();
         let mut client = RawClient::connect(server.public);
         client.send(half.as_bytes());
+        (from, client)
+    });
+    for (from, mut client) in clients {
         assert_closed_on_time(from, client.await_end());
     }
-    server.assert_healthy();
+    upgraded.text(r#"{"id":1,"ack":{"seq":0}}"#);
+    assert_eq!(upgraded.object()["reply"]["id"], 1);
 }
 
 #[test]
@@ -61,8 +59,7 @@ fn slow_headers_are_disconnected() {
 fn client_that_does_not_read_is_disconnected() {
     let server = server();
     let from = Instant::now();
-    let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
-    let mut client = RawClient::over(dial.connect(server.public));
+    let mut client = RawClient::over(Dial::with_receive_buffer(4096).connect(server.public));
     let short = Some(Duration::from_millis(50));
     client.stream().set_write_timeout(short).expect("the socket accepts a timeout");
     let requests = b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".repeat(100);
@@ -82,7 +79,7 @@ fn is_closed(error: &io::Error) -> bool {
 fn silent_crowd_does_not_block_clients() {
     const LIMIT: usize = 20;
     let server = RunningServer::with(&["limits.max_handshakes=20", "limits.handshake_timeout=60s"]);
-    let silent = || Dial { source: Some([127, 0, 0, 2].into()), ..Dial::default() }.connect(server.public);
+    let silent = || Dial::from("127.0.0.2").connect(server.public);
     let mut crowd: Vec<_> = (0..3 * LIMIT).map(|_| RawClient::over(silent())).collect();
     for _ in 0..LIMIT {
         let (client, _) = RawClient::greeted(server.public, "");
@@ -98,63 +95,43 @@ fn silent_crowd_does_not_block_clients() {
     server.assert_healthy();
 }
 
-#[test]
-fn a_storm_from_one_address_is_served() {
-    let server = RunningServer::with(&["limits.max_handshakes=5"]);
-    // Connect all clients before the first one sends its request.
-    let mut storm: Vec<_> = (0..50).map(|_| RawClient::connect(server.public)).collect();
-    storm.iter_mut().for_each(|client| client.request_upgrade(""));
-    for client in &mut storm {
-        assert!(client.http_head().starts_with("HTTP/1.1 101 "));
-        client.hello();
-    }
-    assert_eq!(server.admin.metrics().refusals("handshakes"), 0.0);
-}
-
 /// A Bayeux WebSocket is upgraded before it has a session. It keeps its handshake slot and does not evict
 /// another handshake.
 #[test]
-fn a_storm_of_bayeux_sockets_is_served() {
-    let server = RunningServer::with(&["limits.max_handshakes=5"]);
-    let mut storm: Vec<_> = (0..50).map(|_| RawClient::connect(server.public)).collect();
-    storm.iter_mut().for_each(|client| client.request_upgrade_at("/bayeux", ""));
-    for mut client in storm {
-        client.await_upgrade();
-        bayeux::BayeuxWebSocket { raw: client }.handshake();
+fn a_storm_from_one_address_is_served() {
+    for path in ["/ws", "/bayeux"] {
+        let server = RunningServer::with(&["limits.max_handshakes=5"]);
+        // Connect all clients before the first one sends its request.
+        let mut storm: Vec<_> = (0..50).map(|_| RawClient::connect(server.public)).collect();
+        storm.iter_mut().for_each(|client| client.request_upgrade_at(path, ""));
+        for mut client in storm {
+            client.await_upgrade();
+            if path == "/ws" {
+                client.hello();
+            } else {
+                bayeux::BayeuxWebSocket { raw: client }.handshake();
+            }
+        }
+        assert_eq!(server.admin.metrics().refusals("handshakes"), 0.0);
     }
-    assert_eq!(server.admin.metrics().refusals("handshakes"), 0.0);
 }
 
 #[test]
-fn idle_connection_is_closed_after_its_answer() {
+fn a_connection_may_have_several_requests_and_is_closed_when_idle() {
     let server = server();
-    let mut client = RawClient::connect(server.public);
+    let mut clients = [(); 2].map(|()| RawClient::connect(server.public));
     let from = Instant::now();
-    client.send(b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-    assert!(client.http_head().starts_with("HTTP/1.1 404 "));
-    assert_closed_on_time(from, client.await_end());
-    server.assert_healthy();
-}
-
-#[test]
-fn a_second_request_on_the_same_connection_is_answered() {
-    let server = server();
-    let mut client = RawClient::connect(server.public);
-    client.send(b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-    assert!(client.http_head().starts_with("HTTP/1.1 404 "));
-    client.request_upgrade("");
+    for client in &mut clients {
+        client.send(b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        assert!(client.http_head().starts_with("HTTP/1.1 404 "));
+    }
+    let [mut idle, mut second] = clients;
+    second.request_upgrade("");
     // The body of the first response precedes the head.
-    let head = client.http_head();
+    let head = second.http_head();
     assert!(head.contains("HTTP/1.1 101 "), "{head}");
-    client.hello();
-}
-
-#[test]
-fn upgraded_connection_stays_open() {
-    let server = server();
-    let (mut client, _) = RawClient::greeted(server.public, "");
-    let nothing = client.frame_within(HANDSHAKE * 2).expect("the connection is open");
-    assert!(nothing.is_none(), "{nothing:?}");
+    second.hello();
+    assert_closed_on_time(from, idle.await_end());
 }
 
 #[test]
@@ -225,36 +202,20 @@ fn upgrade_response_and_hello_are_sent_in_one_write() {
     assert!(answer.starts_with("HTTP/1.1 101 ") && answer.contains(r#"{"hello":"#), "{answer}");
 }
 
-/// hyper handles the other things that these headers ask for in addition to the upgrade.
+/// hyper handles the other things that these headers ask for in addition to the upgrade. A client may send its
+/// first frames along with the request.
 #[test]
 fn upgrades_with_additional_headers_are_accepted() {
     let server = RunningServer::with(&[]);
-    for header in ["Expect: 100-continue\r\n", "Content-Length: 0\r\n"] {
+    for header in ["", "Expect: 100-continue\r\n", "Content-Length: 0\r\n"] {
         let mut client = RawClient::connect(server.public);
         client.request_upgrade_with("", header);
+        client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
         client.await_upgrade();
         client.hello();
-        client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-        assert_eq!(client.object()["reply"]["id"], 1);
+        assert_eq!(client.object()["reply"]["id"], 1, "{header}");
     }
-}
-
-/// A client may send its first frames along with the request.
-#[test]
-fn frames_sent_before_the_response_are_processed() {
-    let server = RunningServer::with(&[]);
-    let mut client = RawClient::connect(server.public);
-    client.request_upgrade("");
-    client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-    client.await_upgrade();
-    client.hello();
-    assert_eq!(client.object()["reply"]["id"], 1);
-}
-
-/// Several header lines with one name form one list: a proxy may add a line before the client's.
-#[test]
-fn upgrade_may_have_several_connection_headers() {
-    let server = RunningServer::with(&[]);
+    // Several header lines with one name form one list: a proxy may add a line before the client's.
     for path in ["/ws", "/bayeux"] {
         for lines in [
             ["keep-alive", "Upgrade"],

@@ -1,11 +1,8 @@
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use encke_tests::admin::send_request;
-use encke_tests::authority::Authority;
-use encke_tests::bayeux::{BayeuxPolling, handshake, with_field};
+use encke_tests::bayeux::{BayeuxPolling, handshake, with_token};
 use encke_tests::poll::PollClient;
 use encke_tests::server::run_to_end;
 use encke_tests::tokens::{IssuerKey, key_set};
@@ -13,6 +10,8 @@ use encke_tests::waiting::{TIMEOUT, eventually_within, until};
 use encke_tests::{Backend, BackendReply, Client, EventStream, Launch, RunningServer};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+
+use crate::users::assert_user;
 
 const OVERLOADED: u16 = 4005;
 const UNAUTHORIZED: u16 = 4102;
@@ -52,20 +51,10 @@ fn alice(key: &IssuerKey) -> String {
     format!("token={}", key.sign(&json!({"sub": "alice", "channels": {"*": ["subscribe"]}})))
 }
 
-/// Asserts that a command is refused with this code.
-#[track_caller]
-fn assert_refused(client: &mut Client, command: &Value, code: &str) {
-    assert_eq!(client.request(&command.to_string())["error"]["code"], code);
-}
-
 /// Sends a Bayeux handshake with a token for alice and returns the reply.
 fn bayeux_handshake(server: &RunningServer, key: &IssuerKey) -> Value {
     let token = key.sign(&json!({"sub": "alice"}));
-    BayeuxPolling::connect(server.public).reply(&with_field(
-        handshake(),
-        "ext",
-        json!({"authentication": {"token": token}}),
-    ))
+    BayeuxPolling::connect(server.public).reply(&with_token(handshake(), &token))
 }
 
 fn refresh(key: &IssuerKey) -> Value {
@@ -79,8 +68,8 @@ fn tokens_of_the_issuer_are_accepted_on_each_transport() {
     let server = start(trusting(&issuer));
     for key in [&a, &b] {
         let mut client = Client::connect(server.public, &alice(key));
-        assert_eq!(server.admin.session(&client.hello.session)["user"], "alice");
-        assert_eq!(client.request(&refresh(&a).to_string()), json!({"id": 1, "ok": {}}));
+        assert_user(&server, &client.hello, "alice");
+        assert_eq!(client.request(refresh(&a)), json!({"id": 1, "ok": {}}));
         EventStream::open(server.public, &format!("{}&channels=x", alice(key))).hello();
         let answer = PollClient::connect(server.public).get(&format!("{}&channels=x", alice(key))).json();
         assert!(answer[0]["hello"].is_object(), "{answer}");
@@ -90,19 +79,13 @@ fn tokens_of_the_issuer_are_accepted_on_each_transport() {
     let forged = IssuerKey::generate("a");
     for key in [&stranger, &forged] {
         assert_eq!(Client::refusal_code(server.public, &alice(key)), UNAUTHORIZED);
-        let request = format!(
-            "GET /poll?{}&channels=x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-            alice(key)
-        );
-        assert_eq!(send_request(server.public, &request).status, 401);
+        let query = format!("{}&channels=x", alice(key));
+        assert_eq!(PollClient::connect(server.public).get(&query).status, 401);
     }
     assert_eq!(Client::refusal_code(server.public, ""), UNAUTHORIZED);
-    let refusals = |reason| server.admin.metrics().refusals(reason);
-    assert_eq!(
-        (refusals("token_key"), refusals("token_signature"), refusals("issuer_keys")),
-        (2.0, 2.0, 0.0)
-    );
-    assert_eq!(server.admin.metrics().value("encke_issuer_keys"), 2.0);
+    let metrics = server.admin.metrics();
+    let refusals = ["token_key", "token_signature", "issuer_keys"].map(|reason| metrics.refusals(reason));
+    assert_eq!((refusals, metrics.value("encke_issuer_keys")), ([2.0, 2.0, 0.0], 2.0));
     let [asked] = &*issuer.requests() else { panic!("forged tokens cause another read") };
     assert_eq!(asked.path, "/keys");
 }
@@ -126,11 +109,11 @@ fn new_key_is_fetched_when_needed_and_removed_key_is_rejected() {
             }
         }
     });
-    assert_eq!(server.admin.session(&newcomer.hello.session)["user"], "alice");
+    assert_user(&server, &newcomer.hello, "alice");
     assert_eq!(issuer.requests().len(), 2, "after {refused} refusals");
     assert_eq!(Client::refusal_code(server.public, &alice(&old)), UNAUTHORIZED);
-    assert_refused(&mut client, &refresh(&old), "unauthorized");
-    assert_eq!(client.request(&refresh(&new).to_string())["ok"], json!({}), "the session is still open");
+    client.assert_refused(refresh(&old), "unauthorized");
+    assert_eq!(client.request(refresh(&new))["ok"], json!({}), "the session is still open");
 }
 
 #[test]
@@ -142,7 +125,7 @@ fn client_waits_while_the_key_set_is_read() {
     let server = trusting(&issuer).start();
     // The client waits for the issuer, which has not responded yet.
     let waiting = Client::connect(server.public, &alice(&key));
-    assert_eq!(server.admin.session(&waiting.hello.session)["user"], "alice");
+    assert_user(&server, &waiting.hello, "alice");
     assert_eq!(bayeux_handshake(&server, &key)["successful"], true);
     assert_eq!(issuer.requests().len(), 1);
 }
@@ -156,11 +139,8 @@ fn failing_issuer_leads_to_retries_and_known_keys_stay_valid() {
     await_reads(&server, FAILED, 1.0);
     assert_eq!(Client::refusal_code(server.public, &alice(&known)), OVERLOADED);
     assert_eq!(bayeux_handshake(&server, &known)["advice"]["reconnect"], "handshake");
-    assert_eq!(
-        Client::refusal_code(server.public, "token=nonsense"),
-        UNAUTHORIZED,
-        "the token is invalid with any key"
-    );
+    let nonsense = Client::refusal_code(server.public, "token=nonsense");
+    assert_eq!(nonsense, UNAUTHORIZED, "the token is invalid with any key");
     assert!(server.admin.metrics().refusals("issuer_keys") >= 2.0);
 
     publish(&issuer, &[&known]);
@@ -170,11 +150,7 @@ fn failing_issuer_leads_to_retries_and_known_keys_stay_valid() {
 
     for bad in [
         BackendReply::status(500),
-        BackendReply {
-            status: 302,
-            headers: format!("Location: {}\r\n", issuer.url("/elsewhere")),
-            ..BackendReply::status(302)
-        },
+        BackendReply { headers: format!("Location: {}\r\n", issuer.url("/x")), ..BackendReply::status(302) },
         BackendReply { status: 201, ..BackendReply::json(key_set([&new])) },
         BackendReply::json("<html>"),
         BackendReply::json(json!({"keys": []})),
@@ -186,8 +162,8 @@ fn failing_issuer_leads_to_retries_and_known_keys_stay_valid() {
         server.signal(Signal::HUP);
         await_reads(&server, FAILED, failed + 1.0);
         assert_eq!(Client::refusal_code(server.public, &alice(&new)), OVERLOADED);
-        assert_refused(&mut client, &refresh(&new), "unavailable");
-        assert_eq!(client.request(&refresh(&known).to_string())["ok"], json!({}));
+        client.assert_refused(refresh(&new), "unavailable");
+        assert_eq!(client.request(refresh(&known))["ok"], json!({}));
     }
     assert!(issuer.requests().iter().all(|request| request.path == "/keys"), "a redirect was followed");
 }
@@ -199,8 +175,15 @@ fn key_set_file_is_read_again_on_sighup() {
     let path = directory.path().join("keys.json");
     let write = |text: &str| fs::write(&path, text).expect("the file can be written");
     write(&key_set([&old]).to_string());
-    let server = start(Launch::default().set(&format!("auth.jwks={}", path.display())));
+    let server = start(Launch::with(&[&format!("auth.jwks={}", path.display()), "auth.audience=chat"]));
+    let alice =
+        |key: &IssuerKey| format!("token={}", key.sign(&json!({"sub": "alice", "aud": ["mail", "chat"]})));
     let _client = Client::connect(server.public, &alice(&old));
+    for claims in [json!({"sub": "a"}), json!({"sub": "a", "aud": "mail"})] {
+        let token = format!("token={}", old.sign(&claims));
+        assert_eq!(Client::refusal_code(server.public, &token), UNAUTHORIZED);
+    }
+    assert_eq!(server.admin.metrics().refusals("token_claim"), 2.0);
     write(&key_set([&new]).to_string());
     server.signal(Signal::HUP);
     await_reads(&server, READ, 2.0);
@@ -239,8 +222,7 @@ fn blocking_key_set_file_does_not_block_the_server() {
     server.signal(Signal::HUP);
     await_reads(&server, READ, read + 1.0);
     let _client = Client::connect(server.public, &alice(&new));
-    server.terminate();
-    assert!(server.await_exit(TIMEOUT).success());
+    server.stop();
 }
 
 #[test]
@@ -248,48 +230,11 @@ fn invalid_key_set_file_is_rejected_at_startup() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let path = directory.path().join("keys.json");
     fs::write(&path, r#"{"keys":[{"kty":"oct","kid":"s","k":"AAAA"}]}"#).expect("the file can be written");
-    let missing = directory.path().join("missing.json");
-    let stderr_of = |jwks: &Path| {
-        let output = run_to_end(&["--set", &format!("auth.jwks={}", jwks.display())], &[]);
-        assert!(!output.status.success());
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    };
-    let stderr = stderr_of(&path);
-    let problem =
+    let useless =
         "contains no key that verifies RS256 or ES256: the key with kid `s` is for another algorithm";
-    assert!(stderr.contains("`auth.jwks`") && stderr.contains(problem), "{stderr}");
-    let stderr = stderr_of(&missing);
-    assert!(stderr.contains("missing.json: cannot be read: No such file"), "{stderr}");
-}
-
-#[test]
-fn certificate_of_the_issuer_is_verified() {
-    let key = IssuerKey::generate("a");
-    let directory = tempfile::TempDir::new().expect("a temporary directory");
-    let (authority, other) = (Authority::new(), Authority::new());
-    let (certificate, private) = authority.issue("127.0.0.1", directory.path());
-    let issuer = Backend::start_tls(&certificate, &private);
-    publish(&issuer, &[&key]);
-    let launch = |ca: &Authority| {
-        Launch::default()
-            .set(&format!("auth.jwks=https://{}/keys", issuer.address))
-            .set(&format!("auth.jwks_ca={}", ca.path().display()))
-    };
-    let server = start(launch(&authority));
-    let _client = Client::connect(server.public, &alice(&key));
-    let server = launch(&other).start();
-    await_reads(&server, FAILED, 1.0);
-    assert_eq!(Client::refusal_code(server.public, &alice(&key)), OVERLOADED);
-}
-
-#[test]
-fn audience_of_tokens_is_checked_if_configured() {
-    let key = IssuerKey::generate("a");
-    let server = start(trusting(&issuer_of(&[&key])).set("auth.audience=chat"));
-    let token = |claims: Value| format!("token={}", key.sign(&claims));
-    let _client = Client::connect(server.public, &token(json!({"sub": "a", "aud": ["mail", "chat"]})));
-    for claims in [json!({"sub": "a"}), json!({"sub": "a", "aud": "mail"})] {
-        assert_eq!(Client::refusal_code(server.public, &token(claims)), UNAUTHORIZED);
+    let missing = "missing.json: cannot be read: No such file";
+    for (file, problem) in [("keys.json", useless), ("missing.json", missing)] {
+        let jwks = format!("auth.jwks={}", directory.path().join(file).display());
+        run_to_end(&["--set", &jwks], &[]).assert_failed(2, &["`auth.jwks`", problem]);
     }
-    assert_eq!(server.admin.metrics().refusals("token_claim"), 2.0);
 }

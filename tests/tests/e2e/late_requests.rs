@@ -4,8 +4,10 @@ use std::{fs, io};
 use encke_tests::bayeux::{BayeuxPolling, JSON, assert_successful, connect, events, post, session};
 use encke_tests::poll::get;
 use encke_tests::waiting::until;
-use encke_tests::{EventStream, PollClient, RawClient, RunningServer};
+use encke_tests::{EventStream, RawClient, RunningServer};
 use serde_json::json;
+
+use crate::poll::{open, poll_query};
 
 /// How the client ends the connection on which a request is read late.
 type EndConnection = fn(RawClient);
@@ -13,21 +15,9 @@ type EndConnection = fn(RawClient);
 const ENDINGS: [EndConnection; 2] =
     [|late| late.stream().shutdown(Shutdown::Both).expect("the socket is connected"), RawClient::reset];
 
-/// Runs `newer`, then makes the server read a request late: the server is stopped while the client sends the
-/// request and ends the connection.
-fn read_late(server: &RunningServer, request: &str, end: EndConnection, newer: impl FnOnce()) {
-    refuse_late(server, "late", request, end, newer);
-}
-
-/// Like `read_late`, for a request that the server refuses for `reason`.
-fn refuse_late(
-    server: &RunningServer,
-    reason: &str,
-    request: &str,
-    end: EndConnection,
-    newer: impl FnOnce(),
-) {
-    newer();
+/// Makes the server read a request late, which it refuses for `reason`: the server is stopped while the client
+/// sends the request and ends the connection.
+fn read_late(server: &RunningServer, reason: &str, request: &str, end: EndConnection) {
     let before = server.admin.metrics().refusals(reason);
     let is_refused = || server.admin.metrics().refusals(reason) == before + 1.0;
     // Retry if the connection ends before hyper has read the request, which is then ignored.
@@ -63,34 +53,21 @@ fn is_accepted(client: &TcpStream) -> bool {
     })
 }
 
-#[track_caller]
-fn await_held(server: &RunningServer, session: &str) {
-    until("a poll is held", || {
-        let session = server.admin.session(session);
-        let deadlines = session["deadlines"].as_array().expect("an array");
-        deadlines.iter().any(|armed| armed["deadline"] == "poll_hold")
-    });
-}
-
 #[test]
 fn late_poll_does_not_replace_a_newer_one() {
     let server = RunningServer::with(&[]);
-    let mut requests = PollClient::connect(server.public);
-    let opened = requests.get("channels=news").json();
-    let session = opened[0]["hello"]["session"].as_str().expect("a session").to_owned();
-    let resume = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
+    let (mut requests, hello) = open(&server, "news");
     for (end, seq) in ENDINGS.into_iter().zip(0..) {
-        let query = format!("resume={resume}&seq={seq}");
-        read_late(&server, &get(&query), end, || {
-            requests.send_get(&query);
-            await_held(&server, &session);
-        });
+        let query = poll_query(&hello, seq);
+        requests.send_get(&query);
+        server.await_held(&hello.session);
+        read_late(&server, "late", &get(&query), end);
         server.admin.publish("news", seq);
         assert_eq!(requests.response().json()[0]["message"]["data"], seq);
         // The late poll is also refused between polls. Otherwise it would receive the next message.
-        read_late(&server, &get(&query), end, || ());
+        read_late(&server, "late", &get(&query), end);
     }
-    server.logs.await_lifecycle(&session, &[("opened", "connect")]);
+    server.await_lifecycle(&hello.session, "opened connect");
 }
 
 /// The client learns that it was kicked only on its next connection.
@@ -98,12 +75,10 @@ fn late_poll_does_not_replace_a_newer_one() {
 fn late_poll_does_not_consume_the_close_reason() {
     let server = RunningServer::with(&[]);
     for end in ENDINGS {
-        let mut requests = PollClient::connect(server.public);
-        let opened = requests.get("channels=news").json();
-        let hello = &opened[0]["hello"];
-        server.admin.kick(hello["session"].as_str().expect("a session"));
-        let query = format!("resume={}&seq=0", hello["resume"].as_str().expect("a token"));
-        refuse_late(&server, "gone", &get(&query), end, || ());
+        let (mut requests, hello) = open(&server, "news");
+        server.admin.kick(&hello.session);
+        let query = poll_query(&hello, 0);
+        read_late(&server, "gone", &get(&query), end);
         assert_eq!(requests.get(&query).json()[0]["goaway"]["reason"], "kicked");
         assert_eq!(requests.get(&query).json()[0]["hello"]["recovered"], false);
     }
@@ -112,39 +87,36 @@ fn late_poll_does_not_consume_the_close_reason() {
 #[test]
 fn late_connect_does_not_replace_a_newer_one() {
     let server = RunningServer::with(&[]);
-    let mut polls = BayeuxPolling::connect(server.public);
-    let id = polls.open(&["/news"]);
+    let (mut polls, id) = BayeuxPolling::opened(server.public, &["/news"]);
     for (end, number) in ENDINGS.into_iter().zip(1..) {
         // hyper detects the end of the connection by itself unless part of another request has arrived.
         let request = post("/bayeux", JSON, &connect(&id).to_string()) + "POST";
-        read_late(&server, &request, end, || {
-            polls.send(&connect(&id));
-            await_held(&server, &session(&id));
-        });
+        polls.send(&connect(&id));
+        server.await_held(&session(&id));
+        read_late(&server, "late", &request, end);
         server.admin.publish("/news", number);
         let answer = polls.response();
         assert_eq!(events(&answer), [number], "{answer:?}");
-        read_late(&server, &request, end, || ());
+        read_late(&server, "late", &request, end);
         server.admin.publish("/news", -number);
         let answer = polls.request(&json!([connect(&id)]));
         assert_eq!(events(&answer), [-number], "{answer:?}");
         assert_successful(answer.last().expect("a reply"));
     }
-    server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
+    server.await_lifecycle(&session(&id), "opened connect");
 }
 
 #[test]
 fn late_event_stream_does_not_take_the_session_over() {
     let server = RunningServer::with(&[]);
-    let mut stream = EventStream::open(server.public, "channels=news");
-    let hello = stream.hello();
+    let (mut stream, hello) = EventStream::greeted(server.public, "channels=news");
     let request =
         format!("GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: {}:0\r\n\r\n", hello.resume);
     for (end, number) in ENDINGS.into_iter().zip(1..) {
-        read_late(&server, &request, end, || ());
+        read_late(&server, "late", &request, end);
         server.admin.publish("news", number);
         let event = stream.event();
         assert!(event.contains(&format!(r#""data":{number}"#)), "{event}");
     }
-    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+    server.await_lifecycle(&hello.session, "opened connect");
 }

@@ -1,13 +1,10 @@
-use std::sync::Barrier;
-use std::time::Instant;
-
 use encke_tests::backend::Backend;
 use encke_tests::events::request_events;
 use encke_tests::raw::Dial;
 use encke_tests::server::IN_MEMORY;
-use encke_tests::tokens::{SECRET, sign};
+use encke_tests::tokens::token;
 use encke_tests::waiting::{eventually, until};
-use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
+use encke_tests::{Client, EventStream, Hello, Launch, RunningServer};
 use serde_json::json;
 
 const OVERLOADED: u16 = 4005;
@@ -24,40 +21,12 @@ fn connections_are_limited() {
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     assert_eq!(second.request(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the other connections are open");
 
-    let left = first.drop_connection();
-    server.await_phase(&left.session, "suspended");
-    let again = retry_until_admitted(&server, &format!("resume={}", left.resume));
+    let left = server.suspend(first);
+    // A connection counts until its socket is closed, a little after its session is no longer attached.
+    let query = format!("resume={}", left.resume);
+    let again = eventually("the client is admitted", || Client::try_connect(server.public, &query).ok());
     assert!(again.hello.recovered);
-    assert_eq!(again.hello.session, left.session);
     assert_eq!(server.admin.metrics().events("opened", "connect"), 2.0);
-}
-
-#[test]
-fn crowd_is_admitted_up_to_the_limit() {
-    const CROWD: usize = 12;
-    const SLOTS: usize = 5;
-    let server = RunningServer::with(&["limits.max_connections=5"]);
-    // Connections that have not been upgraded to WebSockets hold no slot.
-    let _silent: Vec<_> = (0..SLOTS).map(|_| RawClient::connect(server.public)).collect();
-    let all_at_once = Barrier::new(CROWD);
-    let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let connect = || {
-            all_at_once.wait();
-            Client::try_connect(server.public, "")
-        };
-        let crowd: Vec<_> = (0..CROWD).map(|_| scope.spawn(connect)).collect();
-        crowd.into_iter().map(|client| client.join().expect("no client panics")).collect()
-    });
-    let (admitted, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
-    assert_eq!(admitted.len(), SLOTS);
-    assert!(refused.iter().all(|refused| matches!(refused, Err(OVERLOADED))), "{refused:?}");
-}
-
-/// Connects a client as soon as a slot is free. A connection counts until its socket is closed, a little
-/// after its session is no longer attached.
-fn retry_until_admitted(server: &RunningServer, query: &str) -> Client {
-    until("a slot is free", || server.admin.metrics().connections() < 2.0);
-    eventually("the client is admitted", || Client::try_connect(server.public, query).ok())
 }
 
 #[test]
@@ -69,8 +38,7 @@ fn sessions_are_limited() {
     assert!(second.hello.recovered, "resuming a session needs no new slot");
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
 
-    first.send(r#"{"close":{}}"#);
-    assert_eq!(first.close_code(), Some(1000));
+    first.close();
     server.await_removal(&first.hello.session);
     let third = server.client();
     assert!(!third.hello.recovered);
@@ -82,9 +50,7 @@ fn sessions_are_limited() {
 
 /// Creates a suspended session of a client with this address.
 fn suspended_from(server: &RunningServer, source: &str) -> Hello {
-    let left = server.client_from(source).drop_connection();
-    server.await_phase(&left.session, "suspended");
-    left
+    server.suspend(server.client_from(source))
 }
 
 #[test]
@@ -98,8 +64,7 @@ fn address_with_most_suspended_sessions_loses_its_oldest() {
     assert!(back.hello.recovered);
     let newcomers = many[1..3].iter().map(|oldest| {
         let newcomer = server.client_from("127.0.0.4");
-        let events = [("opened", "connect"), ("suspended", "connection_lost"), ("closed", "limit")];
-        server.logs.await_lifecycle(&oldest.session, &events);
+        server.await_lifecycle(&oldest.session, "opened connect, suspended connection_lost, closed limit");
         newcomer
     });
     let _newcomers: Vec<_> = newcomers.collect();
@@ -111,59 +76,24 @@ fn address_with_most_suspended_sessions_loses_its_oldest() {
 
 #[test]
 fn eviction_takes_sessions_of_the_user_with_most() {
-    let launch = Launch::with(&["limits.max_sessions=3"]).environment("ENCKE_AUTH__SECRET", SECRET);
-    let server = launch.start();
-    let token = |user: &str| format!("token={}", sign(&json!({"sub": user, "channels": {}}), SECRET));
-    let leave = |user: &str| {
-        let left = Client::connect(server.public, &token(user)).drop_connection();
-        server.await_phase(&left.session, "suspended");
-        left
-    };
+    let server = RunningServer::with_tokens(&["limits.max_sessions=3"]);
+    let leave = |user: &str| server.suspend(server.client_of(user));
     let bob = leave("bob");
     let alice = [leave("alice"), leave("alice")];
-    let _carol = Client::connect(server.public, &token("carol"));
+    let _carol = server.client_of("carol");
     server.await_removal(&alice[0].session);
     for (user, left) in [("bob", &bob), ("alice", &alice[1])] {
-        let again = Client::connect(server.public, &format!("resume={}&{}", left.resume, token(user)));
+        let query = format!("resume={}&token={}", left.resume, token(user, json!({})));
+        let again = Client::connect(server.public, &query);
         assert!(again.hello.recovered, "{user}");
     }
-}
-
-#[test]
-fn an_expired_session_makes_room() {
-    let server = RunningServer::with(&["limits.max_sessions=1", "session.reconnect_window=300ms"]);
-    let suspended = server.suspended_session();
-    server.await_removal(&suspended.session);
-    assert!(!server.client().hello.recovered);
-}
-
-#[test]
-fn connections_per_address_are_limited() {
-    let server = RunningServer::with(&["limits.max_connections_per_address=1"]);
-    let first = server.client();
-    assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
-    let second = server.resume(&first.hello.resume);
-    assert!(second.hello.recovered, "a take-over uses the slot of the connection that it replaces");
-    let first = second;
-    let other = server.client_from("127.0.0.2");
-    until("both hold slots", || server.admin.metrics().connections() == 2.0);
-
-    let left = first.drop_connection();
-    let again = retry_until_admitted(&server, &format!("resume={}", left.resume));
-    assert_eq!(again.hello.session, left.session);
-    assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
-    drop(other);
-    let connect = || Client::try_over(Dial::from("127.0.0.2").connect(server.public), "").ok();
-    let _another = eventually("the slot of the other address is free", connect);
-    assert_eq!(server.admin.metrics().events("opened", "connect"), 3.0, "a refused client opens nothing");
 }
 
 /// A refused stream has status 200, because an `EventSource` treats any other status as final.
 #[test]
 fn event_streams_count_as_connections() {
     let server = RunningServer::with(&["limits.max_connections_per_address=1"]);
-    let mut stream = EventStream::open(server.public, "channels=news");
-    let hello = stream.hello();
+    let (stream, hello) = EventStream::greeted(server.public, "channels=news");
     assert_eq!(Client::refusal_code(server.public, ""), OVERLOADED);
     let answer = request_events(server.public, "channels=news", "");
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
@@ -185,32 +115,6 @@ fn event_streams_count_as_connections() {
     };
     let greeting = eventually("the slot is free", try_resume);
     assert!(greeting.contains(r#""recovered":true"#), "{greeting}");
-}
-
-/// Resuming a session does not reset the allowance.
-#[test]
-fn command_rate_is_limited_per_session() {
-    const PER_SECOND: u32 = 50;
-    let server = RunningServer::with(&[&format!("limits.commands_per_second={PER_SECOND}")]);
-    let from = Instant::now();
-    let mut client = server.client();
-    // Send fewer commands in total than two seconds' worth, at which the session would be closed.
-    for _ in 0..3 {
-        for number in 0..30 {
-            client.send(&format!(r#"{{"publish":{{"channel":"news","data":{number}}}}}"#));
-        }
-        let resume = client.hello.resume.clone();
-        client.send(r#"{"id":1,"presence":{"channel":"news"}}"#);
-        while client.object()["reply"]["id"] != 1 {}
-        drop(client);
-        client = server.resume(&resume);
-    }
-    let published = server.admin.get("/api/channels/news/history").json()["last"].as_u64().expect("a number");
-    let allowed = f64::from(PER_SECOND) * (1.0 + from.elapsed().as_secs_f64()) + 1.0;
-    assert!(published >= 30, "{published}");
-    #[expect(clippy::cast_precision_loss, reason = "it is small")]
-    let published = published as f64;
-    assert!(published <= allowed, "{published} of {allowed}");
 }
 
 /// Existing sessions may be resumed at any rate.

@@ -1,6 +1,8 @@
+use std::fs::OpenOptions;
+use std::process::Command;
 use std::time::Duration;
 
-use encke_tests::waiting::{TIMEOUT, eventually_within, until};
+use encke_tests::waiting::{eventually_within, until};
 use encke_tests::{Client, Launch, RawClient};
 use serde_json::Value;
 
@@ -14,11 +16,9 @@ fn lines_are_json_and_lifecycle_events_name_session_and_reason() {
     server.await_removal(&suspended.session);
     let first = server.client();
     let mut second = server.resume(&first.hello.resume);
-    second.send(r#"{"close":{}}"#);
-    second.close_code();
+    second.close();
     server.await_removal(&first.hello.session);
-    server.terminate();
-    assert!(server.await_exit(TIMEOUT).success());
+    server.stop();
 
     server.logs.await_line("stopped");
     for line in server.logs.lines() {
@@ -50,49 +50,32 @@ fn no_secret_is_ever_logged() {
     let token = client.drop_connection().resume;
     second.send("what is this?");
     second.object();
-    let left = second.drop_connection();
-    server.await_phase(&left.session, "suspended");
+    server.suspend(second);
     let _third = server.resume(&token);
     let (id, secret) = token.split_once('.').expect("id and secret");
     let wrong = format!("{id}.{}", "B".repeat(secret.len()));
     let _fourth = server.resume(&wrong);
     assert_eq!(Client::refusal_code(server.public, "seq=x"), 4103);
     let (mut invalid, _) = RawClient::greeted(server.public, "");
-    invalid.send(&[0x81, 0]);
+    invalid.send([0x81, 0]);
     invalid.await_end();
     until("several lines name the session", || server.logs.count(id) >= 3);
     server.terminate();
     server.logs.await_line("draining");
     let text = server.logs.text();
     assert!(text.contains("\"DEBUG\""), "RUST_LOG is respected");
-    assert!(
-        !text.contains(secret),
-        "{}",
-        text.lines().find(|line| line.contains(secret)).unwrap_or_default()
-    );
+    assert_eq!(text.lines().find(|line| line.contains(secret)), None);
     assert!(!text.contains(&"B".repeat(secret.len())), "wrong secrets are not logged either");
-}
-
-#[test]
-fn pretty_format_is_not_json() {
-    let server = Launch::with(&["log.format=pretty"]).start();
-    let line = server.logs.await_line("serving");
-    assert!(serde_json::from_str::<Value>(&line).is_err(), "{line}");
-}
-
-#[test]
-fn log_level_is_respected() {
-    let server = Launch::with(&["log.level=error"]).start();
-    let client = server.client();
-    server.admin.kick(&client.hello.session);
-    server.await_removal(&client.hello.session);
-    assert!(server.logs.lines().is_empty(), "{}", server.logs.text());
 }
 
 #[test]
 fn unread_log_does_not_block_the_server() {
     let launch = Launch::with(&["session.reconnect_window=100ms"]).environment("RUST_LOG", "trace");
-    let mut server = launch.with_unread_log().start();
+    let folder = tempfile::tempdir().expect("a temporary directory can be created");
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()));
+    let _unread = OpenOptions::new().read(true).write(true).open(&pipe).expect("the pipe exists");
+    let mut server = launch.run_first(&format!("exec 2>'{}'", pipe.display())).start();
     // Each client causes several lines. Together they exceed the capacity of the pipe and of the writer's
     // queue.
     eventually_within(LONG, "lines are dropped", || {
@@ -101,6 +84,5 @@ fn unread_log_does_not_block_the_server() {
         (server.admin.metrics().value("encke_log_lines_dropped_total") > 0.0).then_some(())
     });
     server.assert_healthy();
-    server.terminate();
-    assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
+    server.stop();
 }

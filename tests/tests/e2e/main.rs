@@ -64,12 +64,10 @@ mod limits;
 mod live;
 // Log lines, and secrets that must not be in them.
 mod logs;
-// Free memory is returned to the kernel.
-mod memory;
-// Clients that stop answering pings.
-mod mute;
 // The admin API, checked against its own description.
 mod openapi;
+// Certificates of the servers that the server under test connects to, except Redis.
+mod outbound_tls;
 // Namespaces: rules for channels with a common prefix.
 mod namespaces;
 // Pattern subscriptions.
@@ -98,18 +96,16 @@ mod parking;
 mod replay;
 // Sessions that survive a restart of the server.
 mod restart;
-// The hello, and resuming.
+// The hello, resuming, and two connections with one resume token.
 mod resume;
 // The same timeout tests with every timer scheme.
 mod schemes;
-// Clients that do not read.
+// Clients that do not read, and memory that is returned to the kernel.
 mod slow_consumer;
 // Slow links, and links that are cut.
 mod slow_links;
 // Server-sent events.
 mod sse;
-// Two connections with one resume token.
-mod take_over;
 // systemd: inherited sockets and notifications.
 mod systemd;
 // Timelines of sessions.

@@ -1,6 +1,5 @@
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use encke_tests::bayeux::{self, BayeuxPolling, assert_successful, connect_now};
+use encke_tests::tokens::{token, unix_ms};
 use encke_tests::waiting::until;
 use encke_tests::{Client, EventStream, Launch, RunningServer};
 use serde_json::{Value, json};
@@ -22,6 +21,10 @@ publish = false
 presence = false
 
 [[namespace]]
+prefix = "short."
+history_age = "200ms"
+
+[[namespace]]
 prefix = "/at/"
 at_ms = true
 
@@ -35,48 +38,28 @@ fn server() -> RunningServer {
     Launch::with(&[]).argument("--config").argument(&file.path().display().to_string()).start()
 }
 
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
-    u64::try_from(since.as_millis()).expect("the time fits into 64 bits")
-}
-
-/// Publishes ten messages and returns how many of them the channel retains.
-#[track_caller]
-fn retained_of_ten(server: &RunningServer, channel: &str) -> u64 {
-    (1..=10).for_each(|number| _ = server.admin.publish(channel, number));
-    let shown = server.admin.get(&format!("/api/channels/{}", channel.replace('/', "%2F"))).json();
-    shown["messages"].as_u64().unwrap_or_else(|| panic!("{shown}"))
-}
-
 #[track_caller]
 fn subscribe_with_last(server: &RunningServer, channel: &str) -> Client {
     let mut client = server.client();
-    let reply = client.request(&json!({"id": 1, "subscribe": {"channel": channel, "last": 1}}).to_string());
+    let reply = client.request(json!({"id": 1, "subscribe": {"channel": channel, "last": 1}}));
     assert_eq!(reply["ok"]["channel"], channel, "{reply}");
     client
 }
 
 #[test]
-fn longest_prefix_determines_the_size_of_the_history() {
+fn longest_prefix_determines_the_history() {
     let server = server();
-    for (channel, kept) in [("chat", 5), ("chat.a", 3), ("chat.quiet", 3), ("chat.quiet.a", 2), ("news", 5)] {
-        assert_eq!(retained_of_ten(&server, channel), kept, "{channel}");
-    }
-}
-
-#[test]
-fn history_age_is_set_per_namespace() {
-    let rules = "namespace=[{prefix='short.', history_age='200ms'}]";
-    let server = RunningServer::with(&[rules, "channel.history_age=off"]);
-    let subscribers = ["short.a", "long.a"].map(|channel| subscribe_with_last(&server, channel));
-    for channel in ["short.a", "long.a"] {
-        server.admin.publish(channel, 1);
-    }
     let kept =
         |channel: &str| server.admin.get(&format!("/api/channels/{channel}")).json()["messages"].clone();
+    for (channel, count) in [("chat", 5), ("chat.a", 3), ("chat.quiet", 3), ("chat.quiet.a", 2), ("news", 5)]
+    {
+        server.admin.publish_each(channel, 1..=10);
+        assert_eq!(kept(channel), count, "{channel}");
+    }
+    let _subscriber = subscribe_with_last(&server, "short.a");
+    server.admin.publish("short.a", 1);
     until("the message in the short history has expired", || kept("short.a") == 0);
-    assert_eq!(kept("long.a"), 1);
-    drop(subscribers);
+    assert_eq!(kept("news"), 5);
 }
 
 #[test]
@@ -88,7 +71,7 @@ fn publishing_and_presence_can_be_forbidden() {
             json!({"id": 1, "publish": {"channel": channel, "data": 1}}),
             json!({"id": 1, "presence": {"channel": channel}}),
         ] {
-            let reply = client.request(&command.to_string());
+            let reply = client.request(&command);
             let code = if is_allowed { Value::Null } else { json!("forbidden") };
             assert_eq!(reply["error"]["code"], code, "{command}: {reply}");
         }
@@ -114,56 +97,37 @@ fn at_ms_adds_the_time_of_publication() {
     let at_ms = |message: &Value| message["at_ms"].as_u64();
     for (channel, has_time) in [("chat.a", true), ("news", false), ("/at/a", true), ("/else", false)] {
         let message = subscribe_with_last(&server, channel).object()["message"].take();
-        assert_eq!(
-            at_ms(&message).map(|at| (before..=after).contains(&at)),
-            has_time.then_some(true),
-            "{message}"
-        );
+        let is_in_range = at_ms(&message).map(|at| (before..=after).contains(&at));
+        assert_eq!(is_in_range, has_time.then_some(true), "{message}");
     }
     let have_times =
         [by_pattern.object(), by_pattern.object()].map(|object| at_ms(&object["message"]).is_some());
     assert_eq!(have_times, [true, false]);
-    let mut stream = EventStream::open(server.public, "channels=chat.a&last=1");
-    stream.hello();
-    let (_, text) = stream
-        .event()
-        .split_once("\ndata: ")
-        .map(|(id, data)| (id.to_owned(), data.to_owned()))
-        .expect("data");
-    let message = serde_json::from_str::<Value>(&text).expect("JSON")["message"].take();
-    let at = at_ms(&message).expect("the message has a time");
-    let expected =
-        format!(r#"{{"message":{{"seq":1,"channel":"chat.a","offset":1,"at_ms":{at},"data":1}}}}"#);
-    assert_eq!(text, expected);
-    let mut polls = BayeuxPolling::connect(server.public);
-    let reading = polls.open(&["/at/a"]);
+    let (mut polls, reading) = BayeuxPolling::opened(server.public, &["/at/a"]);
     assert_successful(&polls.reply(&bayeux::publish(&reading, "/at/a", 2)));
     let answer = polls.request(&connect_now(&reading));
     let event = answer.iter().find(|message| message["channel"] == "/at/a").expect("the event has arrived");
     assert!(event["ext"]["encke"]["at_ms"].as_u64().is_some_and(|at| at >= after), "{event}");
 }
 
+/// The time comes between the user and the data.
 #[test]
 fn user_precedes_at_ms() {
-    use encke_tests::tokens::{SECRET, sign};
     let rules = "namespace=[{prefix='chat.', at_ms=true}]";
-    let server = RunningServer::with(&[rules, &format!("auth.secret={SECRET}")]);
-    let token = sign(&json!({"sub": "alice", "channels": {"*": ["subscribe", "publish"]}}), SECRET);
-    let query = format!("channels=chat.a&token={token}");
-    let mut stream = EventStream::open(server.public, &query);
-    stream.hello();
-    Client::connect(server.public, &format!("token={token}")).publish("chat.a", [1]);
+    let server = RunningServer::with_tokens(&[rules]);
+    let query = format!("channels=chat.a&token={}", token("reader", json!({})));
+    let (mut stream, _) = EventStream::greeted(server.public, &query);
+    server.client_of("alice").publish("chat.a", [1]);
     let event = stream.event();
-    assert!(event.contains(r#""offset":1,"user":"alice","at_ms":"#), "{event}");
+    assert!(event.contains(r#"{"seq":1,"channel":"chat.a","offset":1,"user":"alice","at_ms":"#), "{event}");
     assert!(event.ends_with(r#","data":1}}"#), "{event}");
 }
 
-/// By default, messages are delivered as they were published.
+/// By default, messages have no time, and those of clients without a token no user.
 #[test]
-fn messages_have_no_time_by_default() {
+fn messages_have_neither_time_nor_user_by_default() {
     let server = RunningServer::with(&[]);
-    server.admin.publish("chat.a", 1);
+    server.client().publish("chat.a", [1]);
     let mut client = subscribe_with_last(&server, "chat.a");
     assert_eq!(client.object(), json!({"message": {"seq": 1, "channel": "chat.a", "offset": 1, "data": 1}}));
-    assert_eq!(client.next_within(Duration::from_millis(50)), None);
 }

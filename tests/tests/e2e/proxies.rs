@@ -1,23 +1,14 @@
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::time::Duration;
 
-use encke_tests::proxy::Proxy;
+use encke_tests::proxy::{NGINX_READ_TIMEOUT, Proxy};
 use encke_tests::raw::Dial;
 use encke_tests::waiting::{let_pass, until};
-use encke_tests::{Certificate, Launch, RawClient, RunningServer, TlsClient, tls};
+use encke_tests::{Certificate, EventStream, Launch, RawClient, RunningServer, tls};
 
 const OVERLOADED: u16 = 4005;
 const KICKED: u16 = 4101;
-
-fn refusals(server: &RunningServer, reason: &str) -> f64 {
-    server.admin.metrics().refusals(reason)
-}
-
-/// Connects from this loopback address.
-fn from(source: [u8; 4], address: SocketAddr) -> TcpStream {
-    Dial { source: Some(IpAddr::from(source)), ..Dial::default() }.connect(address)
-}
 
 #[test]
 fn clients_of_a_trusted_proxy_have_their_own_addresses() {
@@ -29,13 +20,13 @@ fn clients_of_a_trusted_proxy_have_their_own_addresses() {
             &format!("listen.forwarded={forwarded}"),
             "limits.max_connections_per_address=1",
         ]);
-        let connect = |source, client: &str| {
-            let mut connection = RawClient::over(from(source, server.public));
+        let connect = |source: &str, client: &str| {
+            let mut connection = RawClient::over(Dial::from(source).connect(server.public));
             connection.request_upgrade_with("", &format!("{header}{client}\r\n"));
             connection.await_upgrade();
             connection
         };
-        let proxy = [127, 0, 0, 1];
+        let proxy = "127.0.0.1";
         let mut one = connect(proxy, "192.0.2.1");
         let mut two = connect(proxy, "192.0.2.2");
         assert!(!one.hello().recovered && !two.hello().recovered);
@@ -43,7 +34,7 @@ fn clients_of_a_trusted_proxy_have_their_own_addresses() {
         let is_logged = || server.logs.records().iter().any(|line| line["address"] == "192.0.2.1");
         until("the refused address is logged", is_logged);
         // Headers from a client that is not a trusted proxy are ignored.
-        let elsewhere = [127, 0, 0, 2];
+        let elsewhere = "127.0.0.2";
         let mut first = connect(elsewhere, "192.0.2.3");
         assert!(!first.hello().recovered);
         assert_eq!(connect(elsewhere, "192.0.2.4").close_code(), OVERLOADED);
@@ -70,8 +61,7 @@ fn proxy_protocol_provides_the_client_address() {
     let connect = |header: &[u8]| {
         let mut connection = RawClient::connect(server.public);
         connection.send(header);
-        connection.request_upgrade("");
-        connection.await_upgrade();
+        connection.upgrade("");
         connection
     };
     let mut one = connect(VERSION_1);
@@ -80,21 +70,16 @@ fn proxy_protocol_provides_the_client_address() {
     for connection in [&mut one, &mut two, &mut proxy_itself] {
         assert!(!connection.hello().recovered);
     }
-    assert_eq!(
-        connect(&version_2([192, 0, 2, 1])).close_code(),
-        OVERLOADED,
-        "whichever version names the client"
-    );
+    // The client may be named by either version.
+    assert_eq!(connect(&version_2([192, 0, 2, 1])).close_code(), OVERLOADED);
 
     // Send the header one byte at a time, immediately followed by the request.
     let mut slow = RawClient::connect(server.public);
     for byte in version_2([192, 0, 2, 3]) {
-        slow.send(&[byte]);
+        slow.send([byte]);
         let_pass(Duration::from_millis(1));
     }
-    slow.request_upgrade("");
-    slow.await_upgrade();
-    assert!(!slow.hello().recovered);
+    assert!(!slow.greet("").recovered);
 }
 
 #[test]
@@ -112,35 +97,33 @@ fn connection_without_the_proxy_protocol_is_refused() {
         let mut connection = RawClient::connect(server.public);
         connection.send(bytes);
         connection.await_end();
-        until("the refusal is counted", || refusals(&server, "proxy") == number as f64 + 1.0);
+        until("the refusal is counted", || server.admin.metrics().refusals("proxy") == number as f64 + 1.0);
     }
     // An empty connection, such as some health checks open, is not counted.
     drop(RawClient::connect(server.public));
     // This address is not a trusted proxy's.
-    let mut elsewhere = RawClient::over(from([127, 0, 0, 2], server.public));
+    let mut elsewhere = RawClient::over(Dial::from("127.0.0.2").connect(server.public));
     let _ = elsewhere.try_send(VERSION_1);
     elsewhere.await_end();
-    until("the refusal is counted", || refusals(&server, "proxy") == 5.0);
+    until("the refusal is counted", || server.admin.metrics().refusals("proxy") == 5.0);
     // The handshake timeout also applies to an incomplete header.
     let mut half = RawClient::connect(server.public);
     half.send(&VERSION_1[..20]);
     half.await_end();
-    until("the refusal is counted", || refusals(&server, "handshake_timeout") == 1.0);
-    assert_eq!(refusals(&server, "proxy"), 5.0);
+    until("the refusal is counted", || server.admin.metrics().refusals("handshake_timeout") == 1.0);
+    assert_eq!(server.admin.metrics().refusals("proxy"), 5.0);
 }
 
 #[test]
 fn tls_begins_after_the_proxy_protocol() {
     let certificate = Certificate::generate();
     let files = tempfile::tempdir().expect("a temporary directory");
-    let (pem, key) = certificate.write(files.path());
     let server = Launch::with(&["listen.trusted_proxies=[\"127.0.0.1\"]", "listen.proxy_protocol=true"])
-        .set(&format!("tls.certificate={}", pem.display()))
-        .set(&format!("tls.key={}", key.display()))
+        .with_certificate(&certificate, files.path())
         .start();
     let mut socket = TcpStream::connect(server.public).expect("the server accepts");
     socket.write_all(&version_2([192, 0, 2, 1])).expect("the server reads");
-    let mut client = TlsClient::over(socket, &certificate, tls::VERSIONS[1]);
+    let mut client = tls::client_over(socket, &certificate, tls::VERSIONS[1]);
     assert_eq!(client.request(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"]["channel"], "a");
 }
 
@@ -170,9 +153,9 @@ fn sockets_of_a_client_behind_a_proxy_are_limited() {
     connect("192.0.2.2").await_upgrade();
 }
 
-/// How long connections stay idle: longer than the proxies' default timeouts, so they last only with the
-/// documented configurations.
-const IDLE: Duration = Duration::from_secs(62);
+/// How long connections stay idle: longer than nginx's read timeout and HAProxy's timeouts for requests, so they
+/// last only with the documented configurations.
+const IDLE: Duration = Duration::from_secs(12);
 
 #[test]
 fn nginx_and_haproxy_work_with_the_documented_configurations() {
@@ -194,53 +177,31 @@ fn check_proxy(proxy: impl FnOnce(&RunningServer, &Certificate) -> Proxy, settin
         .set("session.ping_interval=5m")
         .start();
     let proxy = proxy(&server, &certificate);
-    let connect = |source| {
-        let socket = from(source, proxy.address);
-        TlsClient::over(socket, &certificate, tls::VERSIONS[1])
-    };
-    let mut client = connect([127, 0, 0, 2]);
+    let socket = Dial::from("127.0.0.2").connect(proxy.address);
+    let mut client = tls::client_over(socket, &certificate, tls::VERSIONS[1]);
     client.request(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-    let mut events = TlsEventStream::open(from([127, 0, 0, 3], proxy.address), &certificate);
-    events.await_text("\"hello\"");
-    let refused = || refusals(&server, "overloaded");
+    let stream = || {
+        let socket = Dial::from("127.0.0.3").connect(proxy.address);
+        let stream = tls::handshake_over(socket, &certificate, tls::VERSIONS[1]);
+        EventStream::over(stream.expect("the certificate is trusted"), "channels=news", "")
+    };
+    let mut events = stream();
+    events.hello();
+    let refused = || server.admin.metrics().refusals("overloaded");
     assert_eq!(refused(), 0.0, "each client has its own address");
-    let second = from([127, 0, 0, 3], proxy.address);
-    TlsEventStream::open(second, &certificate).await_text("\"goaway\"");
+    let mut second = stream();
+    assert!(second.event().starts_with("retry: "));
+    assert!(second.object().1["goaway"].is_object());
     assert_eq!(refused(), 1.0, "an address may have one connection");
 
+    const { assert!(IDLE.as_secs() > NGINX_READ_TIMEOUT.as_secs()) };
     let_pass(IDLE);
-    server.admin.post("/api/publish", r#"{"channel":"news","data":"after a while"}"#);
+    server.admin.publish("news", "after a while");
     assert_eq!(client.object()["message"]["data"], "after a while");
-    events.await_text("after a while");
+    assert_eq!(events.object().1["message"]["data"], "after a while");
 
     let session = &client.hello.session;
     assert_eq!(server.admin.request("DELETE", &format!("/api/sessions/{session}")).status, 204);
-    assert_eq!(client.close_code().0, Some(KICKED));
+    assert_eq!(client.close_code(), Some(KICKED));
     assert_eq!(server.admin.metrics().events("suspended", "connection_lost"), 0.0);
-}
-
-/// Event stream over TLS, read as text.
-struct TlsEventStream {
-    stream: Box<dyn Read>,
-    received: String,
-}
-
-impl TlsEventStream {
-    fn open(socket: TcpStream, certificate: &Certificate) -> Self {
-        let mut stream =
-            tls::handshake_over(socket, certificate, tls::VERSIONS[1]).expect("the certificate is trusted");
-        stream
-            .write_all(b"GET /events?channels=news HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .expect("the server reads");
-        Self { stream: Box::new(stream), received: String::new() }
-    }
-
-    fn await_text(&mut self, text: &str) {
-        while !self.received.contains(text) {
-            let mut bytes = [0; 4096];
-            let count = self.stream.read(&mut bytes).expect("the stream goes on");
-            assert!(count > 0, "no {text:?} in {:?}", self.received);
-            self.received += &String::from_utf8_lossy(&bytes[..count]);
-        }
-    }
 }

@@ -1,13 +1,8 @@
 use encke_tests::bayeux::{
     BayeuxPolling, BayeuxWebSocket, assert_refused, assert_successful, publish, with_field,
 };
-use encke_tests::poll::post;
-use encke_tests::tokens::{SECRET, sign};
-use encke_tests::waiting::until;
-use encke_tests::{Client, PollClient, RunningServer};
+use encke_tests::{PollClient, RunningServer};
 use serde_json::{Value, json};
-
-const JSON: &str = "Content-Type: application/json\r\n";
 
 fn command(id: u64, data: &str, key: &str) -> String {
     json!({"id": id, "publish": {"channel": "/news", "data": data, "key": key}}).to_string()
@@ -25,64 +20,40 @@ fn repeated_publish_gets_the_first_reply_and_is_not_published_again() {
     let server = RunningServer::with(&[]);
     let (mut client, mut subscriber) = (server.client(), server.client());
     subscriber.subscribe("/news");
-    let first = client.request(&command(1, "a", "k"));
+    let first = client.request(command(1, "a", "k"));
     assert_eq!(first["ok"]["offset"], 1);
-    assert_eq!(subscriber.object()["message"]["data"], "a");
-    let again = client.request(&command(2, "other", "k"));
-    assert_eq!(again["ok"], first["ok"]);
-    let next = client.request(&command(3, "b", "l"));
-    assert_eq!(next["ok"]["offset"], 2);
-    assert_eq!(subscriber.object()["message"]["data"], "b", "no other message in between");
-    assert_eq!(published(&server), ["a", "b"]);
-}
-
-#[test]
-fn reconnected_client_may_repeat_an_unanswered_publish() {
-    let server = RunningServer::with(&[]);
-    let mut client = server.client();
-    client.send(&command(1, "a", "k"));
-    let hello = client.drop_connection();
-    let mut client = server.resume(&hello.resume);
-    assert!(client.hello.recovered);
-    assert_eq!(client.request(&command(1, "a", "k"))["ok"]["offset"], 1);
-    assert_eq!(published(&server), ["a"]);
-}
-
-#[test]
-fn anonymous_session_is_one_publisher_on_every_transport() {
-    let server = RunningServer::with(&[]);
-    let mut client = server.client();
-    let first = client.request(&command(1, "a", "k"));
+    assert_eq!(client.request(command(2, "other", "k"))["ok"], first["ok"]);
+    // A session is one publisher on every transport.
     let query = format!("resume={}", client.hello.resume);
-    let mut requests = PollClient::connect(server.public);
-    requests.send(&post(&query, JSON, &command(2, "a", "k")));
-    assert_eq!(
-        requests.response().json()[0]["reply"]["ok"],
-        first["ok"],
-        "by a request next to the WebSocket"
-    );
-    assert_eq!(
-        server.client().request(&command(1, "b", "k"))["ok"]["offset"],
-        2,
-        "another session is another publisher"
-    );
-    let api = r#"{"channel":"/news","data":"c","key":"k"}"#;
-    let of_api = server.admin.post("/api/publish", api).json();
-    assert_eq!(of_api["offset"], 3, "the API is another publisher, too");
-    assert_eq!(server.admin.post("/api/publish", api).json(), of_api);
-    assert_eq!(published(&server), ["a", "b", "c"]);
+    let answer = PollClient::connect(server.public).post(&query, command(3, "other", "k")).json();
+    assert_eq!(answer[0]["reply"]["ok"], first["ok"], "by a request next to the WebSocket");
+    assert_eq!(client.request(command(4, "b", "l"))["ok"]["offset"], 2);
+    for data in ["a", "b"] {
+        assert_eq!(subscriber.object()["message"]["data"], data, "no other message in between");
+    }
+    // Another session and the API are other publishers.
+    assert_eq!(server.client().request(command(1, "c", "k"))["ok"]["offset"], 3);
+    let api = r#"{"channel":"/news","data":"d","key":"k"}"#;
+    let replies = [(); 2].map(|()| server.admin.post("/api/publish", api).json());
+    assert_eq!((&replies[0]["offset"], &replies[0]), (&json!(4), &replies[1]));
+    assert_eq!(published(&server), ["a", "b", "c", "d"]);
+
+    let long = "k".repeat(65);
+    for key in ["", &long] {
+        client.assert_refused(command(1, "a", key), "malformed");
+        let body = json!({"channel": "/news", "data": 1, "key": key});
+        assert_eq!(server.admin.post("/api/publish", body).status, 400);
+    }
+    assert_eq!(client.request(command(1, "e", &long[..64]))["ok"]["offset"], 5);
 }
 
 #[test]
 fn a_user_is_one_publisher_on_all_sessions() {
-    let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
-    let connect = |user: &str| {
-        let claims = json!({"sub": user, "channels": {"*": ["publish"]}});
-        Client::connect(server.public, &format!("token={}", sign(&claims, SECRET)))
-    };
-    let first = connect("alice").request(&command(1, "a", "k"));
-    assert_eq!(connect("alice").request(&command(1, "a", "k"))["ok"], first["ok"]);
-    assert_eq!(connect("bob").request(&command(1, "b", "k"))["ok"]["offset"], 2);
+    let server = RunningServer::with_tokens(&[]);
+    let publish = |user: &str, data: &str| server.client_of(user).request(command(1, data, "k"));
+    let first = publish("alice", "a");
+    assert_eq!(publish("alice", "other"), first);
+    assert_eq!(publish("bob", "b")["ok"]["offset"], 2);
     assert_eq!(published(&server), ["a", "b"]);
 }
 
@@ -112,40 +83,12 @@ fn bayeux_carries_the_key_in_an_extension() {
 fn a_broadcast_has_one_key_for_all_its_channels() {
     let server = RunningServer::with(&[]);
     let ask = |channels: &[&str]| {
-        let body = json!({"channels": channels, "data": "a", "key": "k"}).to_string();
-        server.admin.post("/api/broadcast", &body).json()["published"].clone()
+        let body = json!({"channels": channels, "data": "a", "key": "k"});
+        server.admin.post("/api/broadcast", body).json()["published"].clone()
     };
     let first = ask(&["/news", "b"]);
     let again = ask(&["/news", "b", "c"]);
     assert_eq!((&again[0], &again[1]), (&first[0], &first[1]));
     assert_eq!(again[2]["offset"], 1);
     assert_eq!(published(&server), ["a"]);
-}
-
-#[test]
-fn key_is_forgotten_with_its_message() {
-    let server = RunningServer::with(&["channel.history_age=100ms"]);
-    let (mut client, mut subscriber) = (server.client(), server.client());
-    // The subscriber keeps the channel alive, and with it the epoch.
-    subscriber.subscribe("/news");
-    let first = client.request(&command(1, "a", "k"));
-    let mut last = first.clone();
-    until("the message is published again", || {
-        last = client.request(&command(1, "a", "k"));
-        last["ok"] != first["ok"]
-    });
-    assert_eq!(last["ok"], json!({"offset": 2, "epoch": first["ok"]["epoch"]}));
-}
-
-#[test]
-fn invalid_key_is_refused() {
-    let server = RunningServer::with(&[]);
-    let mut client = server.client();
-    let long = "k".repeat(65);
-    for key in ["", &long] {
-        assert_eq!(client.request(&command(1, "a", key))["error"]["code"], "malformed");
-        let body = json!({"channel": "/news", "data": 1, "key": key}).to_string();
-        assert_eq!(server.admin.post("/api/publish", &body).status, 400);
-    }
-    assert_eq!(client.request(&command(1, "a", &long[..64]))["ok"]["offset"], 1);
 }

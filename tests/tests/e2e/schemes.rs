@@ -14,27 +14,16 @@ const WINDOW: Duration = Duration::from_millis(1500);
 /// the ping was sent.
 const TRANSIT: Duration = Duration::from_millis(20);
 
-/// Runs the test with every scheme in parallel. The thread's name shows which scheme failed.
-fn on_every_scheme(test: impl Fn(&RunningServer, TimerScheme) + Sync) {
-    thread::scope(|scope| {
-        for scheme in TimerScheme::ALL {
-            let test = &test;
-            let run = move || {
-                let server = RunningServer::with(&[
-                    &format!("timers.scheme={scheme}"),
-                    "timers.tick=10ms",
-                    "timers.ping_slack=50ms",
-                    "session.ping_interval=1s",
-                    "session.pong_timeout=800ms",
-                    "session.reconnect_window=1500ms",
-                ]);
-                test(&server, scheme);
-                assert_eq!(server.admin.get("/api/timers").json()["scheme"], scheme.to_string());
-                server.assert_healthy();
-            };
-            thread::Builder::new().name(scheme.to_string()).spawn_scoped(scope, run).expect("a thread");
-        }
-    });
+/// Starts a server with this scheme.
+fn server(scheme: TimerScheme) -> RunningServer {
+    RunningServer::with(&[
+        &format!("timers.scheme={scheme}"),
+        "timers.tick=10ms",
+        "timers.ping_slack=50ms",
+        "session.ping_interval=1s",
+        "session.pong_timeout=800ms",
+        "session.reconnect_window=1500ms",
+    ])
 }
 
 /// Asserts that a wait of `expected`, which took between `at_least` and `at_most`, ended neither early nor
@@ -46,81 +35,71 @@ fn assert_took(scheme: TimerScheme, at_least: Duration, at_most: Duration, expec
     assert!(at_least <= expected + late, "late: {at_least:?} instead of {expected:?}");
 }
 
+/// Tests all schemes in parallel. The thread's name shows which scheme failed.
 #[test]
-fn pings_come_on_every_scheme() {
-    on_every_scheme(|server, scheme| {
-        let (mut client, hello) = RawClient::greeted(server.public, "");
-        let mut answered = None;
-        for _ in 0..3 {
-            let ping = client.frame_of(PING);
-            if let Some(answered) = answered {
-                assert_took(scheme, ping.not_before - answered, ping.not_after - answered, INTERVAL);
-            }
-            answered = Some(Instant::now());
-            client.send(&masked(PONG, &ping.payload));
-        }
-        server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
-    });
-}
-
-#[test]
-fn mute_client_is_detected_and_expires_once_on_every_scheme() {
-    on_every_scheme(|server, scheme| {
-        let (mut client, hello) = RawClient::greeted(server.public, "");
-        let ping = client.frame_of(PING);
-        let (code, reason, close) = client.close_frame();
-        assert_eq!((code, &*reason), (4000, "pong_timeout"));
-        assert_took(
-            scheme,
-            close.not_before - ping.not_after,
-            close.not_after - ping.not_before,
-            PONG_TIMEOUT,
-        );
-
-        server.await_removal(&hello.session);
-        let expired = Instant::now();
-        assert_took(scheme, expired - close.not_after, expired - ping.not_before - PONG_TIMEOUT, WINDOW);
-        let events = [("opened", "connect"), ("suspended", "pong_timeout"), ("expired", "reconnect_window")];
-        server.logs.await_lifecycle(&hello.session, &events);
-        let metrics = server.admin.metrics();
-        assert_eq!(metrics.events("suspended", "pong_timeout"), 1.0);
-        assert_eq!(metrics.events("expired", "reconnect_window"), 1.0);
-        assert!(!server.resume(&hello.resume).hello.recovered);
-    });
-}
-
-#[test]
-fn reconnect_window_is_open_to_its_end_on_every_scheme() {
-    on_every_scheme(|server, _| {
-        let client = server.client();
-        let from = Instant::now();
-        let left = client.drop_connection();
-        let_pass(WINDOW - Duration::from_millis(300));
-        let again = server.resume(&left.resume);
-        // The window has closed if the machine delayed this test for too long.
-        let has_closed = from.elapsed() >= WINDOW;
-        assert!(has_closed || again.hello.recovered, "expired after {:?}", from.elapsed());
-        if again.hello.recovered {
-            assert_eq!(again.hello.session, left.session);
-            let again = again.into_background();
-            again.await_more_pings(2);
-            assert!(from.elapsed() > WINDOW && !again.has_ended(), "the session outlives the old window");
-            let events = [("opened", "connect"), ("suspended", "connection_lost"), ("resumed", "reconnect")];
-            server.logs.await_lifecycle(&left.session, &events);
+fn timeouts_are_kept_on_every_scheme() {
+    thread::scope(|scope| {
+        for scheme in TimerScheme::ALL {
+            let run = move || {
+                let server = server(scheme);
+                mute_client_is_detected_and_expires_once(&server, scheme);
+                reconnect_window_is_open_to_its_end(&server);
+                assert_eq!(server.admin.get("/api/timers").json()["scheme"], scheme.to_string());
+                server.assert_healthy();
+            };
+            thread::Builder::new().name(scheme.to_string()).spawn_scoped(scope, run).expect("a thread");
         }
     });
 }
 
-#[test]
-fn timers_are_counted_on_every_scheme() {
-    on_every_scheme(|server, scheme| {
-        let clients: Vec<_> = (0..3).map(|_| server.client()).collect();
-        eventually(format!("the timers of the sessions are shown on {scheme}"), || {
-            let timers = server.admin.get("/api/timers").json();
-            let levels = timers["levels"].as_array().expect("an array").iter();
-            let entries: u64 = levels.map(|level| level.as_u64().expect("a number")).sum();
-            (timers["entries"] == entries && entries >= 3).then_some(())
-        });
-        drop(clients);
+/// The client answers two pings, but not the third.
+fn mute_client_is_detected_and_expires_once(server: &RunningServer, scheme: TimerScheme) {
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    eventually(format!("the timer of the session is shown on {scheme}"), || {
+        let timers = server.admin.get("/api/timers").json();
+        let levels = timers["levels"].as_array().expect("an array").iter();
+        let entries: u64 = levels.map(|level| level.as_u64().expect("a number")).sum();
+        (timers["entries"] == entries && entries >= 1).then_some(())
     });
+    let mut ping = client.frame_of(PING);
+    for _ in 0..2 {
+        let answered = Instant::now();
+        client.send(masked(PONG, &ping.payload));
+        ping = client.frame_of(PING);
+        assert_took(scheme, ping.not_before - answered, ping.not_after - answered, INTERVAL);
+    }
+    let (code, reason, close) = client.close_frame();
+    assert_eq!((code, &*reason), (4000, "pong_timeout"));
+    assert_took(scheme, close.not_before - ping.not_after, close.not_after - ping.not_before, PONG_TIMEOUT);
+
+    server.await_removal(&hello.session);
+    let expired = Instant::now();
+    assert_took(scheme, expired - close.not_after, expired - ping.not_before - PONG_TIMEOUT, WINDOW);
+    server
+        .await_lifecycle(&hello.session, "opened connect, suspended pong_timeout, expired reconnect_window");
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.events("suspended", "pong_timeout"), 1.0);
+    assert_eq!(metrics.events("expired", "reconnect_window"), 1.0);
+    for deadline in ["pong", "reconnect"] {
+        assert_eq!(metrics.value(&format!("encke_timer_expiries_total{{deadline=\"{deadline}\"}}")), 1.0);
+    }
+    assert!(!server.resume(&hello.resume).hello.recovered);
+}
+
+fn reconnect_window_is_open_to_its_end(server: &RunningServer) {
+    let client = server.client();
+    let from = Instant::now();
+    let left = client.drop_connection();
+    let_pass(WINDOW - Duration::from_millis(300));
+    let again = server.resume(&left.resume);
+    // The window has closed if the machine delayed this test for too long.
+    let has_closed = from.elapsed() >= WINDOW;
+    assert!(has_closed || again.hello.recovered, "expired after {:?}", from.elapsed());
+    if again.hello.recovered {
+        assert_eq!(again.hello.session, left.session);
+        let again = again.into_background();
+        again.await_more_pings(2);
+        assert!(from.elapsed() > WINDOW && !again.has_ended(), "the session outlives the old window");
+        server.await_lifecycle(&left.session, "opened connect, suspended connection_lost, resumed reconnect");
+    }
 }

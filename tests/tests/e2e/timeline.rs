@@ -1,31 +1,20 @@
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use encke_tests::RunningServer;
+use encke_tests::tokens::unix_ms;
 use encke_tests::waiting::until;
 use serde_json::{Value, json};
 
 use crate::restart::RestartableServer;
 
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
-    u64::try_from(since.as_millis()).expect("the time fits into 64 bits")
-}
-
-fn timeline(server: &RunningServer, session: &str) -> Option<Value> {
-    let answer = server.admin.get(&format!("/api/sessions/{session}/timeline"));
-    assert!(matches!(answer.status, 200 | 404), "{answer:?}");
-    (answer.status == 200).then(|| answer.json())
+/// Returns the timeline of a session, which must be known.
+#[track_caller]
+fn timeline(server: &RunningServer, session: &str) -> Value {
+    server.admin.get(&format!("/api/sessions/{session}/timeline")).ok()
 }
 
 /// Waits for this number of events and asserts their kinds and reasons. Returns their times in milliseconds.
 #[track_caller]
 fn await_events(server: &RunningServer, session: &str, expected: &[(&str, Option<&str>)]) -> Vec<u64> {
-    let events = || {
-        timeline(server, session).expect("the session is known")["events"]
-            .as_array()
-            .cloned()
-            .expect("events")
-    };
+    let events = || timeline(server, session)["events"].as_array().cloned().expect("events");
     until("the events have happened", || events().len() >= expected.len());
     let events = events();
     let expected: Vec<_> = expected.iter().map(|(event, reason)| (json!(event), json!(reason))).collect();
@@ -37,13 +26,12 @@ fn await_events(server: &RunningServer, session: &str, expected: &[(&str, Option
 
 #[test]
 fn events_are_listed_in_order_with_their_times() {
-    let before = now_ms();
+    let before = unix_ms();
     let server = RunningServer::with(&["session.reconnect_window=300ms"]);
-    let started = now_ms();
+    let started = unix_ms();
     let first = server.client();
     let session = first.hello.session.clone();
-    let left = first.drop_connection();
-    server.await_phase(&session, "suspended");
+    let left = server.suspend(first);
     let mut second = server.resume(&left.resume);
     let third = server.resume(&left.resume);
     assert_eq!(second.close_code(), Some(4100));
@@ -59,29 +47,20 @@ fn events_are_listed_in_order_with_their_times() {
         ("expired", Some("reconnect_window")),
     ];
     let times = await_events(&server, &session, &expected);
-    assert!(times.is_sorted() && times[0] >= started && times[5] <= now_ms(), "{times:?}");
+    assert!(times.is_sorted() && times[0] >= started && times[5] <= unix_ms(), "{times:?}");
     assert!(times[5] - times[4] >= 300, "the window has passed: {times:?}");
-    let since =
-        timeline(&server, &session).expect("the session is known")["since_ms"].as_u64().expect("a time");
+    let since = timeline(&server, &session)["since_ms"].as_u64().expect("a time");
     assert!((before..=started).contains(&since), "the timeline begins when the server started");
-}
 
-#[test]
-fn end_of_a_session_has_a_reason() {
-    let server = RunningServer::with(&[]);
     let mut left = server.client();
     left.send(r#"{"close":{}}"#);
     await_events(&server, &left.hello.session, &[("opened", None), ("closed", Some("client"))]);
     let kicked = server.client();
     assert_eq!(server.admin.kick(&kicked.hello.session).status, 204);
     await_events(&server, &kicked.hello.session, &[("opened", None), ("closed", Some("kicked"))]);
-}
 
-#[test]
-fn unknown_session_is_not_found() {
-    let server = RunningServer::with(&[]);
     let answer = server.admin.get("/api/sessions/s_AAAAAAAAAAAAAAAAAAAAAA/timeline");
-    assert_eq!((answer.status, answer.error_code().as_str()), (404, "not_found"));
+    answer.assert_error(404, "not_found");
     assert_eq!(server.admin.get("/api/sessions/x/timeline").status, 400);
     assert_eq!(server.admin.post("/api/sessions/x/timeline", "").status, 405);
 }
@@ -94,10 +73,10 @@ fn session_from_before_a_restart_is_found() {
     let hello = client.hello.clone();
     restarts.stop();
     drop(client);
-    let stopped = now_ms();
+    let stopped = unix_ms();
     restarts.start();
     await_events(&restarts.server, &hello.session, &[]);
-    let known = timeline(&restarts.server, &hello.session).expect("the session is known");
+    let known = timeline(&restarts.server, &hello.session);
     assert!(known["since_ms"].as_u64() >= Some(stopped), "{known}");
     let resumed = restarts.server.resume(&hello.resume);
     assert!(resumed.hello.recovered);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use passage::passages;
 use pattern::Pattern;
+use regex::RegexSet;
 
 /// Finds the files below `folder`, except build results, packages and hidden directories.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -30,6 +31,8 @@ fn comments_messages_and_documents_are_plain() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let list = repository.join("tests/prose.toml");
     let patterns = Pattern::read(&fs::read_to_string(&list).expect("a readable list"));
+    // Searching for all patterns at once is faster.
+    let any_pattern = RegexSet::new(patterns.iter().map(Pattern::as_str)).expect("the patterns are valid");
     let root = std::env::var_os("ENCKE_PROSE").map_or(repository, PathBuf::from);
     let mut paths = Vec::new();
     files(&root, &mut paths);
@@ -40,7 +43,8 @@ fn comments_messages_and_documents_are_plain() {
         let Ok(text) = fs::read_to_string(path) else { continue };
         for passage in passages(path, &text) {
             passages_read += 1;
-            for pattern in &patterns {
+            for index in any_pattern.matches(&passage.prose()) {
+                let pattern = &patterns[index];
                 if let Some(phrase) = pattern.find(&passage) {
                     let place = path.strip_prefix(&root).unwrap_or(path).display();
                     found.push(format!("{place}:{}: \"{phrase}\": {}", passage.line, pattern.instead));

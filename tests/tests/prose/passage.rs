@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use regex::Regex;
 use serde::Deserialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -21,6 +22,14 @@ pub(crate) struct Passage {
     pub(crate) line: usize,
     pub(crate) kind: Kind,
     pub(crate) text: String,
+}
+
+impl Passage {
+    /// Returns the text without the code in back-ticks.
+    pub(crate) fn prose(&self) -> String {
+        let words: Vec<&str> = self.text.split('`').collect();
+        words.iter().step_by(2).copied().collect::<Vec<_>>().join("``")
+    }
 }
 
 /// Returns the passages of a file, whose language is determined by its extension. Returns an empty list for
@@ -81,68 +90,31 @@ fn of_markdown(text: &str) -> Vec<Passage> {
     found.0
 }
 
+/// Comments and literals of Rust. A quote in a character literal begins no string, and neither does the `r` at
+/// the end of a word.
+const RUST: &str = r###"(?x)
+    //[^\n]*
+    | (?-u:\b)b?r\#"(?s:.*?)"\# | (?-u:\b)b?r"[^"]*" | (?:(?-u:\b)b)?"(?s:\\.|[^"\\])*"
+    | '(?:\\.[^']*|[^'\\])'
+"###;
+
 /// Returns the comments and string literals.
 fn of_rust(text: &str) -> Vec<Passage> {
     let mut found = Passages::default();
-    let (mut rest, mut line, mut last_comment) = (text, 1, 0);
-    while let Some(first) = rest.chars().next() {
-        let length = if rest.starts_with("//") {
-            let comment = rest.lines().next().unwrap_or_default();
-            let kind = match comment.as_bytes().get(2) {
-                Some(b'/' | b'!') => Kind::Doc,
-                _ => Kind::Comment,
-            };
-            found.push(line, kind, comment.trim_start_matches(['/', '!']), last_comment + 1 == line);
+    let (mut read, mut line, mut last_comment) = (0, 1, 0);
+    for part in Regex::new(RUST).expect("the pattern is valid").find_iter(text) {
+        line += text[read..part.start()].matches('\n').count();
+        read = part.start();
+        let part = part.as_str();
+        if let Some(comment) = part.strip_prefix("//") {
+            let kind = if comment.starts_with(['/', '!']) { Kind::Doc } else { Kind::Comment };
+            found.push(line, kind, part.trim_start_matches(['/', '!']), last_comment + 1 == line);
             last_comment = line;
-            comment.len()
-        } else if let Some(length) = string(rest) {
-            found.push(line, Kind::Message, &rest[..length], false);
-            length
-        } else {
-            character(rest).or_else(|| word(rest)).unwrap_or(first.len_utf8())
-        };
-        line += rest[..length].matches('\n').count();
-        rest = &rest[length..];
+        } else if !part.starts_with('\'') {
+            found.push(line, Kind::Message, part, false);
+        }
     }
     found.0
-}
-
-/// Returns the length of the string literal at the beginning of `text`.
-fn string(text: &str) -> Option<usize> {
-    let raw = text.strip_prefix("br").or_else(|| text.strip_prefix('r'));
-    if let Some(raw) = raw {
-        let hashes = raw.len() - raw.trim_start_matches('#').len();
-        let body = raw[hashes..].strip_prefix('"')?;
-        let end = body.find(&format!("\"{}", "#".repeat(hashes)))?;
-        return Some(text.len() - body.len() + end + 1 + hashes);
-    }
-    let body = text.strip_prefix("b\"").or_else(|| text.strip_prefix('"'))?;
-    let mut is_escaped = false;
-    let end = body.find(|character| {
-        let ends = character == '"' && !is_escaped;
-        is_escaped = character == '\\' && !is_escaped;
-        ends
-    })?;
-    Some(text.len() - body.len() + end + 1)
-}
-
-/// Returns the length of the character literal at the beginning of `text`. A quote in the literal begins no
-/// string.
-fn character(text: &str) -> Option<usize> {
-    let body = text.strip_prefix('\'')?;
-    let length = if let Some(escaped) = body.strip_prefix('\\') {
-        2 + escaped.get(1..)?.find('\'')?
-    } else {
-        body.chars().next()?.len_utf8()
-    };
-    body.get(length..)?.starts_with('\'').then_some(length + 2)
-}
-
-/// Returns the length of the identifier at the beginning of `text`. An `r` at the end of the identifier
-/// begins no string.
-fn word(text: &str) -> Option<usize> {
-    let length = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
-    (length > 0).then_some(length)
 }
 
 #[test]

@@ -33,14 +33,16 @@ impl Pattern {
         toml::from_str::<List>(list).unwrap_or_else(|error| panic!("tests/prose.toml: {error}")).pattern
     }
 
-    /// Returns the words of the passage that the pattern matches. Code in back-ticks is not searched.
+    pub(crate) fn as_str(&self) -> &str {
+        self.regex.as_str()
+    }
+
+    /// Returns the words of the passage that the pattern matches.
     pub(crate) fn find(&self, passage: &Passage) -> Option<String> {
         if self.only.is_some_and(|only| only != passage.kind) {
             return None;
         }
-        let words: Vec<&str> = passage.text.split('`').collect();
-        let prose = words.iter().step_by(2).copied().collect::<Vec<_>>().join("``");
-        self.regex.find(&prose).map(|found| found.as_str().to_owned())
+        self.regex.find(&passage.prose()).map(|found| found.as_str().to_owned())
     }
 }
 

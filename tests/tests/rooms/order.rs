@@ -12,13 +12,13 @@ pub(crate) struct RoomOrder {
     pub(crate) name: String,
     /// The directory of `lib.rs` or `main.rs`, relative to the root of the repository.
     pub(crate) root: String,
-    pub(crate) floors: Vec<Floor>,
+    floors: Vec<Floor>,
 }
 
 /// A layer: one module, or several that may not import each other.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Floor {
+enum Floor {
     Room(String),
     Beside(Vec<String>),
 }
@@ -37,9 +37,9 @@ impl RoomOrder {
     }
 
     pub(crate) fn parse(text: &str) -> Vec<Self> {
-        toml::from_str::<RoomOrders>(text)
-            .unwrap_or_else(|error| panic!("invalid list of modules: {error}"))
-            .crates
+        let orders: RoomOrders =
+            toml::from_str(text).unwrap_or_else(|error| panic!("invalid list of modules: {error}"));
+        orders.crates
     }
 
     /// Returns each listed module with its layer. Panics if a module is listed twice.
@@ -59,10 +59,9 @@ impl RoomOrder {
     }
 }
 
-/// Returns the listed module to which a file belongs: the longest one that is a prefix of its path.
-pub(crate) fn room_of<'a>(rooms: &BTreeMap<&'a str, usize>, file: &str) -> Option<&'a str> {
-    let path = file.strip_suffix(".rs").unwrap_or(file);
-    let mut path = path.strip_suffix("/mod").unwrap_or(path);
+/// Returns the listed module to which a file or a Rust module belongs: the longest one that is a prefix of its
+/// path.
+pub(crate) fn room_of<'a>(rooms: &BTreeMap<&'a str, usize>, mut path: &str) -> Option<&'a str> {
     loop {
         if let Some((room, _)) = rooms.get_key_value(path) {
             return Some(room);

@@ -1,49 +1,31 @@
-//! Measures the server and its controls alternately, and prints the results and their ratios.
-//!
-//! [`process`] starts a server on a separate processor, [`clients`] connect to it, [`heartbeat`],
-//! [`broadcast`] and [`parking`] are the measurements, [`sample`] reads the process's counters, and
-//! [`heartbeat_report`] prints the results. The benchmark uses one thread, on another processor.
+//! Measures the cost of a session: the server against controls. See `bench --help` for options.
 
 mod args;
-mod broadcast;
-mod broadcast_report;
-mod clients;
-mod command_load;
-mod comparison;
-mod heartbeat;
-mod heartbeat_report;
-mod loadgen;
-mod memory;
-mod parking;
-mod parking_report;
+mod crowd;
+mod part;
 mod placement;
-mod process;
-mod publisher;
-mod sample;
-mod statistics;
-mod subscribers;
+mod report;
+mod server;
+mod spread;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use serde_json::json;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use args::{BenchArgs, Plan};
-use broadcast_report::BroadcastReport;
-use heartbeat_report::HeartbeatReport;
-use parking::ParkingRow;
-use parking_report::ParkingReport;
+use args::BenchArgs;
 use placement::CpuPlacement;
-use process::{BenchBinaries, ServerKind};
+use report::Row;
+use server::Launcher;
 
 /// Why the benchmark has no results, as a message for the user.
 type BenchFailure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
-    let plan = BenchArgs::parse().plan();
-    match run(&plan) {
+    match run(&BenchArgs::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             print_progress(&format!("bench: {failure}"));
@@ -52,126 +34,67 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(plan: &Plan) -> Result<(), BenchFailure> {
-    if plan.servers.contains(&ServerKind::Variant) && plan.variant.is_empty() {
+fn run(args: &BenchArgs) -> Result<(), BenchFailure> {
+    if args.servers().contains(&server::ServerKind::Variant) && args.variant.is_empty() {
         return Err("`--only variant` needs a `--variant KEY=VALUE`".into());
     }
-    let binaries = BenchBinaries::find()?;
     let placement = CpuPlacement::choose()?;
+    let launcher = Launcher::find(placement)?;
     rlimit::increase_nofile_limit(u64::MAX)?;
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    let output = runtime.block_on(async {
+    let rows = runtime.block_on(async {
         // Dropping the measurement kills the processes it has started.
         let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
-            output = measure(plan, &binaries, &placement) => output,
+            rows = measure(args, &launcher) => rows,
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
             _ = terminated.recv() => Err("terminated".into()),
         }
     })?;
-    writeln!(io::stdout(), "{}", output.summary)?;
-    if let Some(path) = &plan.json {
-        std::fs::write(path, output.json)
+    writeln!(io::stdout(), "{}\n{}", report::table(&rows), report::threads_and_goals(&rows))?;
+    if let Some(path) = &args.json {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+        let setup = json!({
+            "command": std::env::args().collect::<Vec<_>>(),
+            "kernel": kernel.trim(),
+            "server_cpu": placement.server,
+            "client_cpu": placement.client,
+        });
+        let results = json!({ "setup": setup, "rows": rows });
+        std::fs::write(path, format!("{results:#}"))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     Ok(())
 }
 
-/// Results of a benchmark.
-struct BenchOutput {
-    summary: String,
-    json: String,
-}
-
-async fn measure(
-    plan: &Plan,
-    binaries: &BenchBinaries,
-    placement: &CpuPlacement,
-) -> Result<BenchOutput, BenchFailure> {
-    if plan.broadcast {
-        measure_broadcast(plan, binaries, placement).await
-    } else if plan.parking {
-        measure_parking(plan, binaries, placement).await
-    } else {
-        measure_heartbeats(plan, binaries, placement).await
-    }
-}
-
-async fn measure_heartbeats(
-    plan: &Plan,
-    binaries: &BenchBinaries,
-    placement: &CpuPlacement,
-) -> Result<BenchOutput, BenchFailure> {
-    let mut report = HeartbeatReport::new(plan, placement);
-    for run in 1..=plan.runs {
-        for kind in measurement_order(run, plan, |_| true) {
-            report.rows.push(heartbeat::measure(run, kind, plan, binaries, placement).await?);
-        }
-        writeln!(io::stdout(), "{}", report.table_of_run(run))?;
-    }
-    if plan.mute {
-        print_progress("loadgen mute");
-        report.mute = Some(loadgen::mute(plan, binaries, placement).await?);
-    }
-    if plan.storm {
-        print_progress("loadgen storm");
-        report.storm = Some(loadgen::storm(plan, binaries, placement).await?);
-    }
-    Ok(BenchOutput { summary: report.summary_table(), json: report.to_json() })
-}
-
-async fn measure_broadcast(
-    plan: &Plan,
-    binaries: &BenchBinaries,
-    placement: &CpuPlacement,
-) -> Result<BenchOutput, BenchFailure> {
-    let mut report = BroadcastReport::new(plan, placement);
-    for run in 1..=plan.runs {
-        for kind in measurement_order(run, plan, |_| true) {
-            report.rows.push(broadcast::measure(run, kind, plan, binaries, placement).await?);
-        }
-        writeln!(io::stdout(), "{}", report.table_of_run(run))?;
-    }
-    Ok(BenchOutput { summary: report.summary_table(), json: report.to_json() })
-}
-
 /// Measures part by part, so that measurements of different servers are only minutes apart.
-async fn measure_parking(
-    plan: &Plan,
-    binaries: &BenchBinaries,
-    placement: &CpuPlacement,
-) -> Result<BenchOutput, BenchFailure> {
-    let mut report = ParkingReport::new(plan, placement);
-    for run in 1..=plan.runs {
-        let mut rows: Vec<ParkingRow> = plan.servers.iter().map(|kind| ParkingRow::new(run, *kind)).collect();
-        for part in &plan.parts {
-            print_progress(part.name());
-            for kind in measurement_order(run, plan, |kind| part.is_for(kind)) {
-                let row = rows.iter_mut().find(|row| row.server == kind).expect("each server has a row");
-                row.measure(*part, plan, binaries, placement).await?;
+async fn measure(args: &BenchArgs, launcher: &Launcher) -> Result<Vec<Row>, BenchFailure> {
+    let mut rows = Vec::new();
+    for run in 1..=args.runs {
+        // Rotate the order, because a later server may find the machine warmer.
+        let mut servers = args.servers();
+        let places = servers.len();
+        servers.rotate_left((run as usize - 1) % places);
+        let mut of_run: Vec<_> = servers.iter().map(|server| Row::new(run, *server)).collect();
+        for part in args.parts() {
+            for row in of_run.iter_mut().filter(|row| part.is_for(row.server)) {
+                let runs = args.runs;
+                print_progress(&format!("run {run} of {runs}: {part:?} of {:?}", row.server));
+                part.measure(row, args, launcher).await?;
             }
         }
-        report.rows.extend(rows);
-        writeln!(io::stdout(), "{}", report.table_of_last_run())?;
+        writeln!(io::stdout(), "{}", report::table(&of_run))?;
+        rows.extend(of_run);
     }
-    Ok(BenchOutput { summary: report.summary_table(), json: report.to_json() })
-}
-
-/// Returns the order in which servers are measured in a run, and announces each.
-fn measurement_order(
-    run: u32,
-    plan: &Plan,
-    wanted: impl Fn(ServerKind) -> bool,
-) -> impl Iterator<Item = ServerKind> {
-    // Rotate the order, because a later server may find the machine warmer.
-    let mut order = plan.servers.clone();
-    let places = order.len();
-    order.rotate_left((run as usize - 1) % places);
-    let wanted = order.into_iter().filter(move |kind| wanted(*kind));
-    wanted.inspect(move |kind| print_progress(&format!("run {run} of {}: {}", plan.runs, kind.name())))
+    Ok(rows)
 }
 
 /// Prints progress and errors. Ignores failures: a closed stderr does not stop the benchmark.
 fn print_progress(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+fn to_real(count: u64) -> f64 {
+    count as f64
 }

@@ -1,4 +1,4 @@
-//! The bare control: one thread, epoll, and 24 bytes per connection. It costs little more than the kernel's
+//! The bare control: one thread, epoll, and 16 bytes per connection. It costs little more than the kernel's
 //! own work for heartbeats and a broadcast.
 
 use std::convert::Infallible;
@@ -7,21 +7,26 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use encke_core::dialect::json::parse_command;
+use encke_core::dialect::{Command, CommandRequest};
+use encke_core::frame::{ClientFrame, Fragments, decode};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use slab::Slab;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-use crate::frames::{self, CLOSE, InvalidInput, PING, TEXT, encode_frame, take_frame};
-use crate::messages::{self, ControlCommand, HELLO, PING_PAYLOAD};
-use crate::pinger::PingSchedule;
-use crate::socket::SEND_BUFFER;
+use crate::messages::{self, HELLO, PING_PAYLOAD};
+use crate::pinger::{BATCH, batch_of};
 
-/// Maximum number of bytes per read, and maximum length of a client's message.
+/// Maximum number of bytes per read, and maximum length of a client's request or message.
 const READ_BUFFER: usize = 16 * 1024;
+/// Maximum number of headers. loadgen's clients send fewer.
+const MAX_HEADERS: usize = 32;
 const EVENTS_PER_WAIT: usize = 256;
-const ACCEPTS_PER_EVENT: usize = 64;
 /// Event data of the listener, in place of a connection's key.
 const LISTENER: u64 = u64::MAX;
 
@@ -29,7 +34,6 @@ const LISTENER: u64 = u64::MAX;
 struct BareServer {
     epoll: OwnedFd,
     listener: TcpListener,
-    pace: PingSchedule,
     connections: Slab<BareConnection>,
     /// Keys of the connections, by the batch in which they are pinged.
     due: Vec<Vec<u32>>,
@@ -47,48 +51,26 @@ struct BareConnection {
     batch: u32,
     upgraded: bool,
     subscribed: bool,
-    /// `None` for nearly all connections.
-    partial: Option<Box<PartialIo>>,
-}
-
-/// Partial input and output of a connection.
-#[derive(Debug, Default)]
-struct PartialIo {
-    /// Beginning of an incomplete request or frame.
-    input: Vec<u8>,
-    /// Bytes that did not fit into the kernel's send buffer.
-    output: Vec<u8>,
-}
-
-/// Error after which the connection is closed.
-#[derive(Debug)]
-struct ConnectionOver;
-
-impl From<InvalidInput> for ConnectionOver {
-    fn from(_: InvalidInput) -> Self {
-        Self
-    }
 }
 
 /// Serves until the process is killed.
-pub(crate) fn serve(listener: TcpListener, pace: PingSchedule) -> io::Result<Infallible> {
+pub(crate) fn serve(listener: TcpListener, batches: usize) -> io::Result<Infallible> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
     let mut server = BareServer {
         epoll,
         listener,
-        pace,
         connections: Slab::new(),
-        due: vec![Vec::new(); pace.batches],
+        due: vec![Vec::new(); batches],
         current: 0,
         added: 0,
         published: 0,
-        hello: encode_frame(TEXT, HELLO.as_bytes()),
-        ping: encode_frame(PING, &PING_PAYLOAD),
+        hello: text_frame(HELLO.to_owned()),
+        ping: encode(Frame::ping(PING_PAYLOAD.to_vec())),
     };
     let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
     let mut buffer = vec![0; READ_BUFFER];
-    let mut next = Instant::now() + pace.batch;
+    let mut next = Instant::now() + BATCH;
     loop {
         server.wait(&mut events, next.saturating_duration_since(Instant::now()))?;
         for event in events.drain(..) {
@@ -96,7 +78,7 @@ pub(crate) fn serve(listener: TcpListener, pace: PingSchedule) -> io::Result<Inf
         }
         while Instant::now() >= next {
             server.ping_batch();
-            next += pace.batch;
+            next += BATCH;
         }
     }
 }
@@ -114,41 +96,34 @@ impl BareServer {
         if event.data.u64() == LISTENER {
             return self.accept();
         }
-        let Some(key) = usize::try_from(event.data.u64()).ok().filter(|key| self.connections.contains(*key))
-        else {
-            // An earlier event in this batch closed the connection.
-            return Ok(());
-        };
-        let flags = event.flags;
-        let written = if flags.contains(EventFlags::OUT) { self.flush_output(key) } else { Ok(()) };
-        if written.and_then(|()| self.read(key, buffer)).is_err() {
+        let key = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
+        // An earlier event of the same wait may have closed the connection.
+        if self.connections.contains(key) && self.read(key, buffer).is_err() {
             self.remove(key);
         }
         Ok(())
     }
 
     fn accept(&mut self) -> io::Result<()> {
-        for _ in 0..ACCEPTS_PER_EVENT {
+        loop {
             match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => self.add(socket)?,
-                Err(Errno::AGAIN) => break,
-                // The peer closed the connection before it was accepted.
-                Err(Errno::CONNABORTED | Errno::INTR) => {}
+                // There are no more, or the peer closed the connection before it was accepted.
+                Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
     }
 
     fn add(&mut self, socket: OwnedFd) -> io::Result<()> {
-        let batch = self.pace.batch_of(self.added, self.current);
+        let batch = batch_of(self.added, self.current, self.due.len());
         self.added += 1;
         let entry = self.connections.vacant_entry();
         let key = u32::try_from(entry.key()).expect("there are fewer than 2^32 sockets");
         epoll::add(&self.epoll, &socket, EventData::new_u64(key.into()), EventFlags::IN)?;
         self.due[batch].push(key);
         let batch = u32::try_from(batch).expect("there are fewer than 2^32 batches");
-        entry.insert(BareConnection { socket, batch, upgraded: false, subscribed: false, partial: None });
+        entry.insert(BareConnection { socket, batch, upgraded: false, subscribed: false });
         Ok(())
     }
 
@@ -158,134 +133,102 @@ impl BareServer {
         self.due[connection.batch as usize].retain(|due| *due as usize != key);
     }
 
-    /// Reads once. The next wait reports input that remains.
-    fn read(&mut self, key: usize, buffer: &mut [u8]) -> Result<(), ConnectionOver> {
-        let connection = &mut self.connections[key];
-        let earlier =
-            connection.partial.as_mut().map(|partial| std::mem::take(&mut partial.input)).unwrap_or_default();
-        buffer[..earlier.len()].copy_from_slice(&earlier);
-        let room = &mut buffer[earlier.len()..];
-        let read = match recv(&connection.socket, room, RecvFlags::empty()) {
-            Ok((0, _)) => return Err(ConnectionOver),
-            Ok((read, _)) => read,
-            Err(Errno::AGAIN | Errno::INTR) => 0,
-            Err(_) => return Err(ConnectionOver),
-        };
-        let mut input = &mut buffer[..earlier.len() + read];
+    /// Reads once. The next wait reports input that remains. Clients send requests and frames in one write
+    /// each, so that they arrive as a whole.
+    ///
+    /// # Errors
+    /// If the connection has to be closed. This also applies to the following methods.
+    fn read(&mut self, key: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let (read, _) = recv(&self.connections[key].socket, &mut *buffer, RecvFlags::empty())?;
+        let mut input = &mut buffer[..read];
+        if input.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         if !self.connections[key].upgraded {
-            let Some((answer, length)) = frames::upgrade(input)? else { return self.store_input(key, input) };
+            let (answer, length) = upgrade(input)?;
             self.connections[key].upgraded = true;
-            let answer = [answer.as_bytes(), &self.hello].concat();
-            self.connections[key].write(&answer, &self.epoll, key)?;
+            self.connections[key].write(&[answer.as_bytes(), &self.hello].concat())?;
             input = &mut input[length..];
         }
-        while let Some(mut frame) = take_frame(&mut input)? {
-            match frame.opcode {
-                TEXT => self.carry_out(key, frame.text()?)?,
-                CLOSE => return Err(ConnectionOver),
+        while let Some((frame, length)) =
+            decode(input, &mut Fragments::default(), READ_BUFFER).map_err(io::Error::other)?
+        {
+            match frame {
+                ClientFrame::Text(text) => self.carry_out(key, &text)?,
+                ClientFrame::Close(_) => return Err(io::ErrorKind::ConnectionAborted.into()),
                 _ => {}
             }
+            input = &mut input[length..];
         }
-        self.store_input(key, input)
+        if input.is_empty() { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    fn store_input(&mut self, key: usize, input: &[u8]) -> Result<(), ConnectionOver> {
-        if input.len() == READ_BUFFER {
-            return Err(ConnectionOver);
-        }
-        let connection = &mut self.connections[key];
-        if !input.is_empty() {
-            connection.partial.get_or_insert_default().input = input.to_vec();
-        }
-        connection.drop_empty_partial();
-        Ok(())
-    }
-
-    fn carry_out(&mut self, key: usize, text: &str) -> Result<(), ConnectionOver> {
-        let reply = match ControlCommand::read(text) {
-            Some(ControlCommand::Subscribe { id, channel }) => {
+    fn carry_out(&mut self, key: usize, text: &str) -> io::Result<()> {
+        let reply = match parse_command(text) {
+            CommandRequest { id: Some(id), command: Ok(Command::Subscribe { channel, .. }) } => {
                 self.connections[key].subscribed = true;
-                messages::subscribed(id, channel, self.published)
+                messages::subscribed(id, &channel, self.published)
             }
-            Some(ControlCommand::Publish { id, channel, data }) => {
+            CommandRequest { id: Some(id), command: Ok(Command::Publish { channel, data, .. }) } => {
                 self.published += 1;
-                self.broadcast(&encode_frame(
-                    TEXT,
-                    messages::message(self.published, channel, data).as_bytes(),
-                ));
+                self.broadcast(&text_frame(messages::message(self.published, &channel, &data)));
                 messages::published(id, self.published)
             }
-            None => return Ok(()),
+            _ => return Ok(()),
         };
-        self.connections[key].write(&encode_frame(TEXT, reply.as_bytes()), &self.epoll, key)
+        self.connections[key].write(&text_frame(reply))
     }
 
-    /// Sends a message to all subscribers. A connection with a full output buffer misses the message. A
-    /// failed connection is reported by the next wait, and then removed.
-    fn broadcast(&mut self, message: &[u8]) {
-        for (key, connection) in &mut self.connections {
-            if connection.subscribed {
-                let _ = connection.write(message, &self.epoll, key);
-            }
+    /// Sends a message to all subscribers. A failed connection is reported by the next wait, and then
+    /// removed.
+    fn broadcast(&self, message: &[u8]) {
+        for (_, connection) in self.connections.iter().filter(|(_, connection)| connection.subscribed) {
+            let _ = connection.write(message);
         }
     }
 
     fn ping_batch(&mut self) {
         for key in &self.due[self.current] {
-            let key = *key as usize;
-            let connection = &mut self.connections[key];
+            let connection = &self.connections[*key as usize];
             if connection.upgraded {
-                let _ = connection.write(&self.ping, &self.epoll, key);
+                let _ = connection.write(&self.ping);
             }
         }
-        self.current = (self.current + 1) % self.pace.batches;
-    }
-
-    fn flush_output(&mut self, key: usize) -> Result<(), ConnectionOver> {
-        let connection = &mut self.connections[key];
-        let output = connection
-            .partial
-            .as_mut()
-            .map(|partial| std::mem::take(&mut partial.output))
-            .unwrap_or_default();
-        epoll::modify(&self.epoll, &connection.socket, EventData::new_u64(key as u64), EventFlags::IN)
-            .map_err(|_| ConnectionOver)?;
-        connection.write(&output, &self.epoll, key)?;
-        connection.drop_empty_partial();
-        Ok(())
+        self.current = (self.current + 1) % self.due.len();
     }
 }
 
 impl BareConnection {
-    /// Sends bytes. Those that do not fit into the kernel's send buffer are kept until the socket is
-    /// writable.
-    fn write(&mut self, bytes: &[u8], epoll: &OwnedFd, key: usize) -> Result<(), ConnectionOver> {
-        let is_pending = self.partial.as_ref().is_some_and(|partial| !partial.output.is_empty());
-        let written = if is_pending {
-            0
-        } else {
-            match send(&self.socket, bytes, SendFlags::NOSIGNAL) {
-                Ok(written) => written,
-                Err(Errno::AGAIN | Errno::INTR) => 0,
-                Err(_) => return Err(ConnectionOver),
-            }
-        };
-        if written < bytes.len() {
-            let output = &mut self.partial.get_or_insert_default().output;
-            if output.len() > SEND_BUFFER {
-                return Err(ConnectionOver);
-            }
-            output.extend(&bytes[written..]);
-            let both = EventFlags::IN | EventFlags::OUT;
-            epoll::modify(epoll, &self.socket, EventData::new_u64(key as u64), both)
-                .map_err(|_| ConnectionOver)?;
+    /// Sends bytes. A client that does not read is disconnected when the kernel's send buffer is full.
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        if send(&self.socket, bytes, SendFlags::NOSIGNAL)? < bytes.len() {
+            rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both)?;
         }
         Ok(())
     }
+}
 
-    fn drop_empty_partial(&mut self) {
-        self.partial.take_if(|partial| partial.input.is_empty() && partial.output.is_empty());
-    }
+/// Returns the response to a WebSocket upgrade request, and the request's length.
+fn upgrade(input: &[u8]) -> io::Result<(String, usize)> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    let httparse::Status::Complete(length) = request.parse(input).map_err(io::Error::other)? else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let key = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("sec-websocket-key"));
+    let accept = derive_accept_key(key.ok_or(io::ErrorKind::InvalidData)?.value);
+    let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket";
+    Ok((format!("{head}\r\nsec-websocket-accept: {accept}\r\n\r\n"), length))
+}
+
+fn text_frame(text: String) -> Vec<u8> {
+    encode(Frame::message(text.into_bytes(), OpCode::Data(Data::Text), true))
+}
+
+fn encode(frame: Frame) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.format(&mut bytes).expect("a vector can be written to");
+    bytes
 }
 
 #[cfg(test)]
@@ -293,7 +236,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_takes_24_bytes() {
-        assert_eq!(size_of::<BareConnection>(), 24);
+    fn a_connection_takes_12_bytes() {
+        assert_eq!(size_of::<BareConnection>(), 12);
+    }
+
+    /// Uses the example in RFC 6455, section 1.3.
+    #[test]
+    fn only_a_complete_request_is_answered() {
+        let request = b"GET /ws HTTP/1.1\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nfurther";
+        let complete = request.len() - "further".len();
+        assert!(upgrade(&request[..complete - 1]).is_err());
+        let (answer, length) = upgrade(request).expect("a valid request");
+        assert_eq!(length, complete);
+        assert!(answer.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "{answer}");
     }
 }

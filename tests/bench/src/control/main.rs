@@ -6,38 +6,35 @@
 //! the price of these features.
 
 mod bare;
-mod frames;
 mod hub;
 mod messages;
 mod pinger;
-mod socket;
 mod websocket;
 
+use std::convert::Infallible;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use tokio::net::TcpListener;
+use socket2::{Domain, Protocol, Socket, Type};
 
 use hub::Hub;
-use pinger::{PingSchedule, Pinger};
+use pinger::{BATCH, Pinger};
+
+/// Same as the server's default.
+const BACKLOG: i32 = 4096;
+const SEND_BUFFER: usize = 64 * 1024;
 
 /// A WebSocket server that pings its clients, broadcasts what they publish, and does nothing else
 #[derive(Debug, Parser)]
 #[command(name = "control")]
 struct ControlArgs {
-    /// Address that clients connect to
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
-    listen: SocketAddr,
     /// How often each client is pinged
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     interval: Duration,
-    /// How often the pinging thread wakes up. Clients whose pings are due by then are pinged in one batch
-    #[arg(long, value_name = "D", default_value = "100ms", value_parser = humantime::parse_duration)]
-    batch: Duration,
     /// Use one thread and epoll, without tokio and hyper
     #[arg(long)]
     bare: bool,
@@ -55,32 +52,37 @@ fn main() -> ExitCode {
 }
 
 /// Serves until the process is killed.
-fn run(args: &ControlArgs) -> io::Result<std::convert::Infallible> {
+fn run(args: &ControlArgs) -> io::Result<Infallible> {
     rlimit::increase_nofile_limit(u64::MAX)?;
-    let pace = PingSchedule::new(args.interval, args.batch).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "the interval must be at least two batches")
-    })?;
-    let listener = socket::listen(args.listen)?;
-    let address = listener.local_addr()?;
-    let mut out = io::stdout();
-    writeln!(out, "control")?;
-    writeln!(out, "  clients      ws://{address}/ws")?;
-    out.flush()?;
-    if args.bare {
-        return bare::serve(listener, pace);
+    let batches = usize::try_from(args.interval.as_millis() / BATCH.as_millis()).unwrap_or_default();
+    if batches < 2 {
+        return Err(io::Error::other("the interval must be at least two batches"));
     }
-    let pinger = Pinger::start(pace)?;
+    let listener = listen()?;
+    writeln!(io::stdout(), "control\n  clients      ws://{}/ws", listener.local_addr()?)?;
+    if args.bare {
+        return bare::serve(listener, batches);
+    }
+    let pinger = Pinger::start(batches)?;
     // Configure the runtime like the server's.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().thread_name("control-io").enable_io().build()?;
     runtime.block_on(async { runtime.spawn(accept(listener, pinger)).await })?
 }
 
-async fn accept(
-    listener: std::net::TcpListener,
-    pinger: Arc<Pinger>,
-) -> io::Result<std::convert::Infallible> {
-    let listener = TcpListener::from_std(listener)?;
+/// Listens on a free port, with the server's socket options. Accepted sockets inherit them.
+fn listen() -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+async fn accept(listener: TcpListener, pinger: Arc<Pinger>) -> io::Result<Infallible> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
     let hub = Arc::<Hub>::default();
     loop {
         match listener.accept().await {

@@ -1,3 +1,5 @@
+//! The hyper control: upgrades and connections.
+
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,10 +20,10 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::hub::{Hub, HubOutcome};
+use crate::SEND_BUFFER;
+use crate::hub::Hub;
 use crate::messages::{HELLO, PING_PAYLOAD};
 use crate::pinger::{ConnectionSignal, Pinger};
-use crate::socket::SEND_BUFFER;
 
 /// Same as the server's.
 const READ_BUFFER: usize = 256;
@@ -52,7 +54,7 @@ fn upgrade(mut request: Request<Incoming>, pinger: &Arc<Pinger>, hub: &Arc<Hub>)
         // Box the future, because a task permanently occupies the space of its largest state.
         let socket = Box::pin(websocket(upgraded)).await;
         let mut connection =
-            HyperConnection { socket, bell: pinger.add(), hub, cursor: NOT_SUBSCRIBED, unflushed: false };
+            HyperConnection { socket, signal: pinger.add(), hub, cursor: NOT_SUBSCRIBED, unflushed: false };
         drop(pinger);
         // An error closes the connection, but is not reported.
         if connection.write(Message::text(HELLO)).is_ok() {
@@ -82,18 +84,12 @@ const NOT_SUBSCRIBED: usize = usize::MAX;
 
 struct HyperConnection {
     socket: WebSocketStream<TcpStream>,
-    bell: Arc<ConnectionSignal>,
+    signal: Arc<ConnectionSignal>,
     hub: Arc<Hub>,
     /// Number of the hub's messages that were sent to the client or precede its subscription.
     cursor: usize,
     /// Whether tungstenite may still have unsent bytes.
     unflushed: bool,
-}
-
-impl Drop for HyperConnection {
-    fn drop(&mut self) {
-        self.bell.mark_closed();
-    }
 }
 
 impl HyperConnection {
@@ -112,36 +108,26 @@ impl HyperConnection {
 
     /// Sends a ping if one was requested, sends new messages, and reads until the connection ends.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if self.bell.take_ping_request(context) {
+        if self.signal.take_ping_request(context) {
             self.write(Message::Ping(Bytes::from_static(&PING_PAYLOAD)))?;
         }
         loop {
             ready!(self.flush(context))?;
             // Send one message at a time: the next one is sent when the kernel has accepted this one.
-            while self.cursor < self.hub.published()
-                && let Some(text) = self.hub.next(self.cursor)
-            {
+            while let Some(text) = self.hub.next(self.cursor) {
                 self.cursor += 1;
                 self.write(Message::Text(text))?;
                 ready!(self.flush(context))?;
             }
             match ready!(self.socket.poll_next_unpin(context)) {
-                Some(Ok(Message::Text(text))) => self.carry_out(&text)?,
+                Some(Ok(Message::Text(text))) => {
+                    let reply = self.hub.carry_out(&text, &self.signal, &mut self.cursor);
+                    reply.map_or(Ok(()), |reply| self.write(Message::text(reply)))?;
+                }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Poll::Ready(Err(error)),
                 None => return Poll::Ready(Ok(())),
             }
-        }
-    }
-
-    fn carry_out(&mut self, text: &str) -> Result<(), Error> {
-        match self.hub.carry_out(text, &self.bell) {
-            HubOutcome::Subscribed { cursor, reply } => {
-                self.cursor = cursor;
-                self.write(Message::text(reply))
-            }
-            HubOutcome::Published { reply } => self.write(Message::text(reply)),
-            HubOutcome::None => Ok(()),
         }
     }
 }

@@ -2,342 +2,301 @@
 
 use encke_core::dialect::{Since, StartPosition};
 use rand::RngExt;
+use serde_json::{Value, json};
 
-use super::frames::{self, CLOSE, PING, TEXT};
-use super::{Carrier, ChannelSubscription, PendingCommand};
+use super::bayeux::BayeuxCommand;
+use super::frames::{BINARY, CLOSE, PING, TEXT};
+use super::link::PendingCommand;
+use super::posts::PostedCommands;
+use super::{Carrier, ChannelSubscription, MAX_SNAPSHOTS, SessionModel, SimClient};
 use crate::fault::Fault;
 use crate::scenario::nanos;
-use crate::schedule::{Action, ClientNumber};
-use crate::truth::{channel_name, text_of};
+use crate::schedule::ClientNumber;
+use crate::truth::name_of;
 use crate::world::Simulation;
 
-const MAX_SNAPSHOTS: usize = 4;
-
 /// Number of unsent bytes above which a client sends no more commands.
-pub(super) const MAX_OUTGOING: usize = 8192;
+const MAX_OUTGOING: usize = 8192;
+
+impl SimClient {
+    fn save_snapshot(&mut self) {
+        if let Some(bayeux) = &mut self.bayeux {
+            return bayeux.save_snapshot();
+        }
+        let is_certain = |model: &&SessionModel| {
+            !model.channels.iter().any(|it| matches!(it, ChannelSubscription::Requested))
+        };
+        if let Some(model) = self.model.as_ref().filter(is_certain)
+            && self.snapshots.len() < MAX_SNAPSHOTS
+        {
+            self.snapshots.push(model.clone());
+        }
+    }
+}
 
 impl Simulation {
     /// Makes a client act, unless `plan` has been superseded by a later plan.
     pub(crate) fn act(&mut self, number: ClientNumber, plan: u32) {
-        let client = &self.clients[number as usize];
-        if client.plan != plan || client.has_left {
+        let client = &self.clients[number];
+        if client.plan != plan {
             return;
+        }
+        if !self.is_busy() {
+            return self.continue_calmly(number);
         }
         match &client.link {
             None => self.connect(number),
-            Some(link) if !link.greeted && link.carrier != Carrier::BayeuxSocket => {}
-            Some(link) => match link.carrier {
-                Carrier::WebSocket => self.act_on_websocket(number),
-                Carrier::Events => self.act_on_event_stream(number),
-                Carrier::Poll => self.act_beside_poll(number),
-                Carrier::Connect => self.act_beside_connect(number),
-                Carrier::BayeuxSocket => self.act_on_bayeux_socket(number),
-            },
+            Some(link) if link.outgoing.len() > MAX_OUTGOING => {}
+            Some(link) if link.carrier == Carrier::BayeuxSocket => self.act_on_bayeux_socket(number),
+            Some(link) if link.greeted => self.act_on_link(number),
+            Some(_) => {}
         }
-        self.plan_act(number);
+        // The loss of a link has already planned a connection attempt.
+        if self.clients[number].link.is_some() {
+            let wait = self.rng.random_range(0..self.scenario.pause);
+            self.plan_to_act(number, wait);
+        }
     }
 
-    fn plan_act(&mut self, number: ClientNumber) {
-        let client = &mut self.clients[number as usize];
-        if client.link.is_none() {
-            // The loss of the link has already planned a connection attempt.
-            return;
-        }
-        let wait = client.rng.random_range(0..self.scenario.pause);
-        client.plan += 1;
-        let plan = client.plan;
-        self.schedule.plan(self.now + wait, Action::Act(number, plan));
-    }
-
-    fn act_on_event_stream(&mut self, number: ClientNumber) {
-        match self.clients[number as usize].rng.random_range(0..10) {
-            0..3 => self.save_snapshot(number),
-            3 => self.post_random_command(number),
-            4 => self.pause_reading(number),
+    pub(super) fn act_on_link(&mut self, number: ClientNumber) {
+        let Some(carrier) = self.clients[number].link.as_ref().map(|link| link.carrier) else { return };
+        let choices = if carrier == Carrier::Events { 24..40 } else { 0..40 };
+        match (self.rng.random_range(choices), carrier) {
+            (0..27, _) => self.send_random_command(number),
+            (27, Carrier::WebSocket | Carrier::BayeuxSocket) => {
+                self.send_frame(number, PING, b"anyone there?")
+            }
+            // Send the start of a request that is never completed.
+            (27, Carrier::Poll) => self.send_bytes(number, b"GET /poll"),
+            (27..29, _) => self.clients[number].save_snapshot(),
+            (29..31, _) => self.pause_reading(number),
+            (31..33, _) => self.send_invalid_input(number),
             _ => self.inject_connection_fault(number),
         }
     }
 
-    fn act_beside_poll(&mut self, number: ClientNumber) {
-        match self.clients[number as usize].rng.random_range(0..40) {
-            27 => {
-                // Send the start of a request that is never completed.
-                self.send_bytes(number, b"GET /poll");
-            }
-            28 => self.save_snapshot(number),
-            29..31 => self.pause_reading(number),
-            31..33 => self.post_invalid_request_if_allowed(number),
-            33.. => self.inject_connection_fault(number),
-            _ => self.post_random_command(number),
-        }
-    }
-
-    /// Sends a random command in a separate request.
-    pub(super) fn post_random_command(&mut self, number: ClientNumber) {
-        match self.clients[number as usize].rng.random_range(0..40) {
+    pub(super) fn send_random_command(&mut self, number: ClientNumber) {
+        let is_bayeux = self.clients[number].bayeux.is_some();
+        match self.rng.random_range(0..40) {
+            0..15 if is_bayeux => self.toggle_bayeux_subscription(number),
             0..15 => self.toggle_subscription(number),
             15..28 => self.publish_by_client(number),
+            28..36 if is_bayeux => self.publish_by_client(number),
             28..36 => self.acknowledge(number),
-            36..39 => self.command(number, "\"presence\":{\"channel\":\"/even/0\"}", PendingCommand::Other),
-            _ => self.end_session(number),
+            36..39 if is_bayeux => {
+                let message = json!({ "channel": "/service/none", "data": 1 });
+                self.send_message(number, message, BayeuxCommand::Other, 0);
+            }
+            36..39 => self.command(number, json!({ "presence": { "channel": "/even/0" } }), None, 0),
+            _ if self.faults_now().allows(Fault::Leave) => self.close_session(number),
+            _ => {}
         }
     }
 
-    fn act_on_websocket(&mut self, number: ClientNumber) {
-        let client = &mut self.clients[number as usize];
-        if client.link.as_ref().is_some_and(|link| link.outgoing.len() > MAX_OUTGOING) {
-            return;
+    pub(crate) fn close_session(&mut self, number: ClientNumber) {
+        if self.clients[number].bayeux.is_some() {
+            let message = json!({ "channel": "/meta/disconnect" });
+            return self.send_message(number, message, BayeuxCommand::Other, 0);
         }
-        match client.rng.random_range(0..40) {
-            0..10 => self.toggle_subscription(number),
-            10..20 => self.publish_by_client(number),
-            20..27 => self.acknowledge(number),
-            27 => self.command(number, "\"presence\":{\"channel\":\"/even/0\"}", PendingCommand::Other),
-            28 => self.save_snapshot(number),
-            29..31 => self.pause_reading(number),
-            31 => self.send_frame(number, PING, b"anyone there?"),
-            32 => self.send_invalid_input(number),
-            33 => self.end_session(number),
-            _ => self.inject_connection_fault(number),
-        }
+        self.command(number, json!({ "close": {} }), None, 0);
     }
 
     fn toggle_subscription(&mut self, number: ClientNumber) {
-        let client = &mut self.clients[number as usize];
+        let client = &mut self.clients[number];
         // Wait for the pending request: requests may overtake each other, so the order would be unknown.
         if client.posting.is_some() {
             return;
         }
-        let channel = self.scenario.any_log(&mut client.rng);
-        let is_beside = !client.link.as_ref().is_some_and(super::ClientLink::is_websocket);
+        let log = self.scenario.any_log(&mut self.rng);
+        let is_beside = !client.speaks_over_link();
         let Some(model) = &mut client.model else { return };
-        let is_first = !model.has_subscribed(channel);
-        // Without a WebSocket, commands are separate requests: messages from an earlier subscription to this
-        // channel could not be distinguished from messages of this one. Continue from a past offset only in
-        // the first subscription.
-        let past = client.past[usize::from(channel)].clone().filter(|_| !is_beside || is_first);
-        let begin = match past {
-            // Use `last` only in the first subscription: in a later one, the reply does not say whether the
-            // server had already processed the unsubscribe.
-            _ if is_first && client.rng.random_bool(0.3) => {
-                StartPosition::Newest(client.rng.random_range(0..12))
-            }
-            Some((epoch, offset)) => StartPosition::After(Since { epoch: epoch.into(), offset }),
-            None => StartPosition::Now,
-        };
-        let name = channel_name(channel);
-        let subscription = model.subscription(channel);
-        match subscription {
+        let is_first = !model.has_subscribed(log);
+        match &model.channels[log] {
             ChannelSubscription::Requested => {}
             ChannelSubscription::Active(_) | ChannelSubscription::AtNextMessage(_)
-                if client.rng.random_bool(0.7) => {}
+                if self.rng.random_bool(0.7) => {}
             ChannelSubscription::Active(_)
             | ChannelSubscription::Unknown
             | ChannelSubscription::AtNextMessage(_) => {
-                *subscription = ChannelSubscription::Inactive;
+                model.channels[log] = ChannelSubscription::Inactive;
                 client.snapshots.clear();
-                self.command(
-                    number,
-                    &format!("\"unsubscribe\":{{\"channel\":\"{name}\"}}"),
-                    PendingCommand::Other,
-                );
+                let command = json!({ "unsubscribe": { "channel": name_of(log) } });
+                self.command(number, command, None, 0);
             }
             ChannelSubscription::Inactive => {
-                model.requested(channel);
-                client.snapshots.clear();
-                let from = match &begin {
-                    StartPosition::Now => String::new(),
-                    StartPosition::After(Since { epoch, offset }) => {
-                        format!(",\"since\":{{\"epoch\":\"{epoch}\",\"offset\":{offset}}}")
+                // Without a WebSocket, commands are separate requests: messages from an earlier subscription to
+                // this channel could not be distinguished from messages of this one. Continue from a past
+                // offset only in the first subscription.
+                let past = client.past[log].clone().filter(|_| !is_beside || is_first);
+                let begin = match past {
+                    // Use `last` only in the first subscription: in a later one, the reply does not say whether
+                    // the server had already processed the unsubscribe.
+                    _ if is_first && self.rng.random_bool(0.3) => {
+                        StartPosition::Newest(self.rng.random_range(0..12))
                     }
-                    StartPosition::Newest(count) => format!(",\"last\":{count}"),
+                    Some((epoch, offset)) => StartPosition::After(Since { epoch: epoch.into(), offset }),
+                    None => StartPosition::Now,
                 };
-                let pending = PendingCommand::Subscribe { channel, begin };
-                self.command(number, &format!("\"subscribe\":{{\"channel\":\"{name}\"{from}}}"), pending);
+                model.requested(log);
+                client.snapshots.clear();
+                let mut options = json!({ "channel": name_of(log) });
+                match &begin {
+                    StartPosition::Now => {}
+                    StartPosition::After(Since { epoch, offset }) => {
+                        options["since"] = json!({ "epoch": epoch, "offset": offset });
+                    }
+                    StartPosition::Newest(count) => options["last"] = json!(count),
+                }
+                self.command(number, json!({ "subscribe": options }), Some((log, begin)), 0);
             }
         }
     }
 
     fn publish_by_client(&mut self, number: ClientNumber) {
-        let channel = self.clients[number as usize].rng.random_range(0..self.scenario.channels);
-        let longest = self.scenario.max_message_bytes;
-        let length = self.clients[number as usize].rng.random_range(0..longest);
-        let data = text_of(self.next_message(), length);
-        let name = channel_name(channel);
-        let command = format!("\"publish\":{{\"channel\":\"{name}\",\"data\":{data}}}");
-        if !self.speaks_over_link(number) {
-            return self.post(
-                number,
-                &format!("\"publish\":{{\"channel\":\"{name}\",\"data\":{data}}}"),
-                PendingCommand::Other,
-                1 << channel,
-            );
+        let channel = self.rng.random_range(0..self.scenario.channels);
+        let data: Value = serde_json::from_str(&self.next_text()).expect("generated JSON");
+        let message = json!({ "channel": name_of(channel), "data": data });
+        if self.clients[number].bayeux.is_some() {
+            self.send_message(number, message, BayeuxCommand::Other, 1 << channel);
+        } else {
+            self.command(number, json!({ "publish": message }), None, 1 << channel);
         }
-        if let Some(connection) = self.clients[number as usize].link.as_ref().map(|link| link.connection)
-            && let Some(connection) = self.connection_mut(connection)
-        {
-            connection.published_to |= 1 << channel;
-        }
-        self.command(number, &command, PendingCommand::Other);
     }
 
     /// Acknowledges the last seq received, or an earlier one.
     fn acknowledge(&mut self, number: ClientNumber) {
-        if !self.speaks_over_link(number) {
-            return self.acknowledge_beside(number);
-        }
-        let client = &mut self.clients[number as usize];
+        let client = &self.clients[number];
         let Some(model) = &client.model else { return };
-        let Some(link) = &mut client.link else { return };
-        let read = link.read.unwrap_or_default();
-        let seq = if client.rng.random_bool(0.8) { read } else { client.rng.random_range(0..=read) };
+        let read = client.link.as_ref().and_then(|link| link.read).unwrap_or_default();
+        let is_over_link = client.speaks_over_link();
+        let is_latest = self.rng.random_bool(0.8);
+        let seq = match is_over_link {
+            true if is_latest => read,
+            true => self.rng.random_range(0..=read),
+            false => model.highest - self.rng.random_range(0..=model.highest.min(2)),
+        };
+        let command = json!({ "ack": { "seq": seq } });
         // A client that went back to an earlier state must not acknowledge messages received after that
         // state.
-        if seq <= model.highest {
-            frames::write(TEXT, format!("{{\"ack\":{{\"seq\":{seq}}}}}").as_bytes(), &mut link.outgoing);
-            let connection = link.connection;
-            self.flush(connection);
+        if is_over_link && seq <= model.highest {
+            self.send_text(number, &command.to_string(), 0);
+        } else if !is_over_link && !model.must_tell_seq {
+            self.command(number, command, None, 0);
         }
     }
 
-    fn acknowledge_beside(&mut self, number: ClientNumber) {
-        let client = &mut self.clients[number as usize];
-        let Some(model) = client.model.as_ref().filter(|model| !model.must_tell_seq) else { return };
-        let seq = model.highest - client.rng.random_range(0..=model.highest.min(2));
-        self.post(number, &format!("\"ack\":{{\"seq\":{seq}}}"), PendingCommand::Other, 0);
-    }
-
-    /// Returns whether the client sends commands on its connection, rather than in separate requests.
-    fn speaks_over_link(&self, number: ClientNumber) -> bool {
-        self.clients[number as usize].link.as_ref().is_some_and(super::ClientLink::is_websocket)
-    }
-
-    fn command(&mut self, number: ClientNumber, command: &str, pending: PendingCommand) {
-        if !self.speaks_over_link(number) {
-            return self.post(number, command, pending, 0);
+    /// Sends a command on the WebSocket or, without one, in a separate request. `published_to` is the bit set
+    /// of the channels to which the command publishes.
+    fn command(
+        &mut self,
+        number: ClientNumber,
+        mut command: Value,
+        subscribes: Option<(usize, StartPosition<'static>)>,
+        published_to: u8,
+    ) {
+        let id = self.next_command();
+        command["id"] = json!(id);
+        let mut pending = vec![PendingCommand { id, subscribes }];
+        let client = &mut self.clients[number];
+        if let Some(link) = client.link.as_mut().filter(|link| link.is_websocket()) {
+            link.pending_commands.extend(pending);
+            return self.send_text(number, &command.to_string(), published_to);
         }
-        let client = &mut self.clients[number as usize];
-        let Some(link) = &mut client.link else { return };
-        let id = link.next_id;
-        link.next_id += 1;
-        link.pending_commands.push_back((id, pending));
-        frames::write(TEXT, format!("{{\"id\":{id},{command}}}").as_bytes(), &mut link.outgoing);
-        let connection = link.connection;
-        self.trace.log(self.now, format_args!("client {number}: {}", command.get(..90).unwrap_or(command)));
-        self.flush(connection);
-    }
-
-    pub(super) fn send_frame(&mut self, number: ClientNumber, opcode: u8, payload: &[u8]) {
-        let Some(link) = &mut self.clients[number as usize].link else { return };
-        frames::write(opcode, payload, &mut link.outgoing);
-        let connection = link.connection;
-        self.flush(connection);
-    }
-
-    fn send_bytes(&mut self, number: ClientNumber, bytes: &[u8]) {
-        let Some(link) = &mut self.clients[number as usize].link else { return };
-        link.outgoing.extend(bytes);
-        let connection = link.connection;
-        self.flush(connection);
-    }
-
-    fn post_invalid_request_if_allowed(&mut self, number: ClientNumber) {
-        if self.faults_now().allows(Fault::BadInput) {
-            self.fault_counts.count(Fault::BadInput);
-            self.post_invalid_request(number);
+        let Some(model) = &client.model else { return };
+        let target = format!("/poll?resume={}", model.resume);
+        // Commands after a close are not answered.
+        if command.get("close").is_none() && self.rng.random_bool(0.3) {
+            let id = self.next_command();
+            command = json!([command, { "id": id, "presence": { "channel": "/even/0" } }]);
+            pending.push(PendingCommand { id, subscribes: None });
         }
+        self.post(number, command.to_string(), PostedCommands::Json { target, pending }, published_to);
     }
 
-    fn save_snapshot(&mut self, number: ClientNumber) {
-        let client = &mut self.clients[number as usize];
-        let is_certain = |model: &super::SessionModel| {
-            !model.channels.iter().any(|it| matches!(it, ChannelSubscription::Requested))
-        };
-        if let Some(model) = client.model.as_ref().filter(|model| is_certain(model))
-            && client.snapshots.len() < MAX_SNAPSHOTS
+    pub(super) fn send_text(&mut self, number: ClientNumber, text: &str, published_to: u8) {
+        let connection = self.clients[number].link.as_ref().map(|link| link.connection);
+        if let Some(connection) = connection.and_then(|connection| self.connection_mut(connection)) {
+            connection.published_to |= published_to;
+        }
+        self.trace.log(self.now, format_args!("client {number} sends {}", text.get(..150).unwrap_or(text)));
+        self.send_frame(number, TEXT, text.as_bytes());
+    }
+
+    fn pause_reading(&mut self, number: ClientNumber) {
+        if self.injects(Fault::SlowReader, 1.0)
+            && let Some(link) = &mut self.clients[number].link
         {
-            client.snapshots.push(model.clone());
+            let longest = nanos(self.scenario.config.write_timeout) * 3 / 2;
+            link.paused_until = self.now + self.rng.random_range(0..longest);
         }
     }
 
-    pub(super) fn pause_reading(&mut self, number: ClientNumber) {
-        if !self.faults_now().allows(Fault::SlowReader) {
-            return;
-        }
-        let longest = nanos(self.scenario.config.write_timeout) * 3 / 2;
-        let now = self.now;
-        let client = &mut self.clients[number as usize];
-        if let Some(link) = &mut client.link {
-            link.paused_until = now + client.rng.random_range(0..longest);
-            self.fault_counts.count(Fault::SlowReader);
-        }
-    }
-
+    /// Sends invalid input. Its replies are not expected.
     fn send_invalid_input(&mut self, number: ClientNumber) {
-        if !self.faults_now().allows(Fault::BadInput) {
+        if !self.injects(Fault::BadInput, 1.0) {
             return;
         }
-        self.fault_counts.count(Fault::BadInput);
-        let client = &mut self.clients[number as usize];
-        let Some(link) = &mut client.link else { return };
-        match client.rng.random_range(0..6) {
-            0 => frames::write(TEXT, b"{\"ack\":{\"seq\":1000000}}", &mut link.outgoing),
-            1 => frames::write(TEXT, b"this is not JSON", &mut link.outgoing),
-            2 => frames::write(0x2, b"binary", &mut link.outgoing),
-            3 => frames::write(TEXT, &[0xFF, 0xFE], &mut link.outgoing),
-            4 => link.outgoing.extend([0xF1, 0x00]),
-            _ => {
-                for _ in 0..70 {
-                    frames::write(TEXT, b"{\"no_such_command\":{}}", &mut link.outgoing);
+        let client = &mut self.clients[number];
+        let (unknown, texts) = match &client.bayeux {
+            Some(_) => ("{\"channel\":\"/meta/none\"}", ["{}", "[{},7,{\"channel\":\"/a\",\"data\":1}]"]),
+            None => ("{\"no_such_command\":{}}", ["{\"ack\":{\"seq\":1000000}}", "[7]"]),
+        };
+        let texts = [texts[0], texts[1], "this is not JSON", "[]", ""];
+        let text = texts[self.rng.random_range(0..texts.len())];
+        let choice = self.rng.random_range(0..8);
+        if !client.speaks_over_link() {
+            let many = format!("[{unknown}{}]", format!(",{unknown}").repeat(64));
+            let body = if choice == 0 { many } else { text.to_owned() };
+            let commands = match &client.bayeux {
+                Some(_) => PostedCommands::Bayeux(Vec::new()),
+                None => {
+                    let resume = client.model.as_ref().map_or("", |model| &*model.resume);
+                    PostedCommands::Json { target: format!("/poll?resume={resume}"), pending: Vec::new() }
                 }
+            };
+            return self.post(number, body, commands, 0);
+        }
+        let unknown = match &mut client.bayeux {
+            Some(bayeux) => {
+                bayeux.is_confused = true;
+                format!("[{unknown}]")
             }
+            None => unknown.to_owned(),
+        };
+        match choice {
+            0 => self.send_frame(number, BINARY, b"[]"),
+            1 => self.send_frame(number, TEXT, &[0xFF, 0xFE]),
+            2 => self.send_bytes(number, &[0xF1, 0x00]),
+            3 => (0..70).for_each(|_| self.send_frame(number, TEXT, unknown.as_bytes())),
+            _ => self.send_frame(number, TEXT, text.as_bytes()),
         }
-        let connection = link.connection;
-        self.flush(connection);
     }
 
-    fn end_session(&mut self, number: ClientNumber) {
-        if !self.faults_now().allows(Fault::Leave) {
-            return;
-        }
-        self.close_session(number);
-    }
-
-    pub(crate) fn close_session(&mut self, number: ClientNumber) {
-        self.command(number, "\"close\":{}", PendingCommand::Other);
-    }
-
-    /// Injects a random fault into the client's connection.
     pub(super) fn inject_connection_fault(&mut self, number: ClientNumber) {
-        let faults = self.faults_now();
         let which = [Fault::Cut, Fault::HalfOpen, Fault::Leave, Fault::TakeOver];
-        let client = &mut self.clients[number as usize];
-        let fault = which[client.rng.random_range(0..which.len())];
-        if !faults.allows(fault) {
+        let fault = which[self.rng.random_range(0..which.len())];
+        let Some(connection) = self.clients[number].link.as_ref().map(|link| link.connection) else { return };
+        if !self.injects(fault, 1.0) {
             return;
         }
-        let Some(connection) = client.link.as_ref().map(|link| link.connection) else { return };
-        self.fault_counts.count(fault);
         self.trace.log(self.now, format_args!("client {number}: {fault:?} ({connection})"));
         match fault {
             Fault::Cut => self.cut(connection),
             Fault::HalfOpen => {
-                self.connection(connection).expect("an open connection").wire.lock().vanish();
-                self.clients[number as usize].unlink();
+                self.wire(connection).lock().vanish();
+                self.clients[number].unlink();
                 self.plan_to_connect(number);
                 self.consider(connection);
             }
             Fault::Leave => {
-                let code = 1001_u16.to_be_bytes();
-                if self.speaks_over_link(number) && self.clients[number as usize].rng.random_bool(0.5) {
-                    self.send_frame(number, CLOSE, &code);
+                if self.clients[number].speaks_over_link() && self.rng.random_bool(0.5) {
+                    self.send_frame(number, CLOSE, &1001_u16.to_be_bytes());
                 }
-                self.lose_link(number);
-                self.plan_to_connect(number);
+                self.leave_link(number);
             }
             // A take-over abandons the old connection.
             _ => {
-                let ignores_input = self.clients[number as usize].rng.random_bool(0.2);
+                let ignores_input = self.rng.random_bool(0.2);
                 self.connection_mut(connection).expect("an open connection").ignores_input = ignores_input;
                 self.connect(number);
             }

@@ -5,10 +5,11 @@ use encke_server::testing::simulation::{ConnectRequest, HeldPoll};
 use rand::RngExt;
 use serde_json::value::RawValue;
 
-use super::{ResumeOffer, poll_answer};
+use super::http_answer;
+use super::link::ResumeOffer;
 use crate::scenario::{MILLI, SECOND, nanos};
 use crate::schedule::{Action, ClientNumber, ConnectionNumber};
-use crate::truth::channel_name;
+use crate::truth::name_of;
 use crate::world::Simulation;
 
 /// Pause of a client after its poll was superseded.
@@ -16,74 +17,66 @@ const SUPERSEDED_PAUSE: u64 = SECOND;
 
 /// A poll in transit to the server.
 #[derive(Clone, Debug)]
-pub(crate) struct PollRequest {
+pub(crate) enum PollRequest {
+    Connect(ConnectRequest),
+    Json(JsonPoll),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct JsonPoll {
     target: String,
-    connect: Option<ConnectRequest>,
     /// Channel of a poll that opens a session.
-    channel: Option<u8>,
+    channel: Option<usize>,
     offer: Option<ResumeOffer>,
     /// Whether the request contains `Connection: close`.
     is_last: bool,
 }
 
-impl PollRequest {
-    /// Creates a request with a `/meta/connect`.
-    pub(super) fn connect(connect: ConnectRequest) -> Self {
-        let is_last = connect.is_last;
-        Self { target: String::new(), connect: Some(connect), channel: None, offer: None, is_last }
-    }
-}
-
 impl Simulation {
     /// Sends the client's next poll. While it is in transit, later requests may overtake it.
-    pub(super) fn request_poll(&mut self, number: ClientNumber, resume: Option<String>, seq: Option<u64>) {
-        let channels = self.scenario.channels;
-        let client = &mut self.clients[number as usize];
-        let link = client.link.as_mut().expect("just connected");
-        let connection = link.connection;
-        let is_last = client.rng.random_bool(0.3);
-        let channel = client.rng.random_range(0..channels);
-        let mut request = PollRequest {
-            target: String::new(),
-            connect: None,
-            channel: None,
-            offer: link.offer.clone(),
-            is_last,
-        };
-        request.target = match (&resume, seq) {
+    pub(super) fn request_poll(&mut self, number: ClientNumber, resume: Option<&str>, seq: Option<u64>) {
+        let any_channel = self.rng.random_range(0..self.scenario.channels);
+        let channel = resume.is_none().then_some(any_channel);
+        let target = match (resume, seq) {
             (Some(resume), Some(seq)) => format!("/poll?resume={resume}&seq={seq}"),
             (Some(resume), None) => format!("/poll?resume={resume}"),
-            (None, _) => {
-                request.channel = Some(channel);
-                format!("/poll?channels={}", channel_name(channel))
-            }
+            (None, _) => format!("/poll?channels={}", name_of(any_channel)),
         };
-        let state = self.connection_mut(connection).expect("a new connection");
-        state.request = Some(Box::new(request));
-        let latency = state.latency;
-        self.now_or_after(latency, Action::Arrive(connection));
+        let is_last = self.rng.random_bool(0.3);
+        let link = self.clients[number].link.as_mut().expect("just connected");
+        let (connection, offer) = (link.connection, link.offer.clone());
+        self.send_request(connection, PollRequest::Json(JsonPoll { target, channel, offer, is_last }));
     }
 
-    /// Handles the arrival of a poll at the server.
+    pub(super) fn send_request(&mut self, number: ConnectionNumber, request: PollRequest) {
+        let connection = self.connection_mut(number).expect("a new connection");
+        connection.request = Some(Box::new(request));
+        let latency = connection.latency;
+        self.now_or_after(latency, Action::Arrive(number));
+    }
+
     pub(crate) fn arrive(&mut self, number: ConnectionNumber) {
         let Some(connection) = self.connection_mut(number) else { return };
         let Some(request) = connection.request.take() else { return };
-        let (client, wire) = (connection.client, connection.wire.clone());
-        let address = self.clients[client as usize].address;
-        if let Some(connect) = request.connect {
-            return self.connect_arrives(number, address, connect);
-        }
-        match self.server.serve_poll(wire.server_socket(), address, &request.target, request.is_last) {
+        let (client, socket) = (connection.client, connection.wire.server_socket());
+        let address = self.clients[client].address;
+        let request = match *request {
+            PollRequest::Json(request) => request,
+            PollRequest::Connect(connect) => {
+                let (all, browser) = (std::sync::Arc::clone(&self.held), connect.browser);
+                let held = move |held| all.lock().push((number, browser, held));
+                let task = self.server.serve_connect(socket, address, connect, held);
+                return self.serve(number, task);
+            }
+        };
+        match self.server.serve_poll(socket, address, &request.target, request.is_last) {
             Ok(HeldPoll { task, session, recovered }) => {
                 self.serve(number, task);
-                self.poll_begins(session.clone(), number);
+                self.poll_begins(&session, number);
                 self.trace.log(self.now, format_args!("poll {number} of {session} is accepted"));
-                if let Some(connection) = self.connection_mut(number) {
-                    connection.session = Some(session.clone());
-                }
                 self.poll_is_held(client, number, &request, &session, recovered);
             }
-            Err(refusal) if self.clients[client as usize].is_linked_by(number) => {
+            Err(refusal) if self.clients[client].is_linked_by(number) => {
                 self.refused(client, refusal.status);
             }
             Err(_) => self.consider(number),
@@ -94,7 +87,7 @@ impl Simulation {
         &mut self,
         client: ClientNumber,
         number: ConnectionNumber,
-        request: &PollRequest,
+        request: &JsonPoll,
         session: &str,
         recovered: bool,
     ) {
@@ -107,7 +100,7 @@ impl Simulation {
             // The client gets its session or a new one, never both.
             self.check_session_may_be_lost(offer, is_future);
         }
-        let client = &mut self.clients[client as usize];
+        let client = &mut self.clients[client];
         if let Some(link) = client.link.as_mut().filter(|link| link.connection == number) {
             link.channel = request.channel;
             link.greeted = recovered;
@@ -119,18 +112,20 @@ impl Simulation {
 
     /// Processes the answer to the current poll, if it is complete.
     pub(super) fn process_poll_answer(&mut self, number: ClientNumber, connection: ConnectionNumber) {
-        let Some(link) = self.clients[number as usize].link.as_ref() else { return };
-        if link.incoming.is_empty() {
-            return;
-        }
-        let (status, body) = match poll_answer::read(&link.incoming) {
+        let Some(link) = self.clients[number].link.as_ref() else { return };
+        let (status, body) = match http_answer::read(&link.incoming) {
             Ok(None) => return,
             Ok(Some(answer)) => (answer.status, answer.body.to_owned()),
             Err(error) => return self.violate("wire", format!("client {number} reads {error}")),
         };
         match status {
             200 => self.receive_array(number, connection, &body),
-            409 => self.receive_superseded(number, connection),
+            // A poll is superseded by a later one, which the client may have abandoned.
+            409 if !self.is_latest_poll(connection) => {
+                self.trace
+                    .log(self.now, format_args!("client {number} reads that {connection} was superseded"));
+                self.end_poll(number, SUPERSEDED_PAUSE);
+            }
             status => self.violate("replies", format!("client {number} reads {status}: {body}")),
         }
     }
@@ -146,54 +141,43 @@ impl Simulation {
         }
         for object in objects {
             self.receive_text(number, object.get());
-            if self.violation.is_some() || !self.clients[number as usize].is_linked_by(connection) {
+            if self.violation.is_some() || !self.clients[number].is_linked_by(connection) {
                 return;
             }
         }
-        let pause = self.pause_between_polls(number);
-        if self.is_busy() && self.clients[number as usize].rng.random_bool(0.2) {
-            self.post_between_polls(number);
-        }
-        self.end_poll(number, connection, pause);
+        let pause = self.pause_between_polls();
+        self.end_answered_poll(number, pause);
     }
 
-    /// Checks that a superseded poll was followed by another one, which the client may have abandoned.
-    fn receive_superseded(&mut self, number: ClientNumber, connection: ConnectionNumber) {
-        self.trace.log(self.now, format_args!("client {number} reads that {connection} was superseded"));
-        if self.is_latest_poll(connection) {
-            return self.violate("replies", format!("{connection} was superseded, but is the latest poll"));
+    /// Ends the current poll, sometimes sends a command, and plans the next poll.
+    pub(super) fn end_answered_poll(&mut self, number: ClientNumber, pause: u64) {
+        let sends_command = self.is_busy() && self.rng.random_bool(0.2);
+        if sends_command {
+            self.lose_link(number);
+            self.send_random_command(number);
         }
-        self.end_poll(number, connection, SUPERSEDED_PAUSE);
+        self.end_poll(number, pause);
     }
 
-    /// Ends the current poll and plans the next one.
-    pub(super) fn end_poll(&mut self, number: ClientNumber, connection: ConnectionNumber, pause: u64) {
+    fn end_poll(&mut self, number: ClientNumber, pause: u64) {
         self.lose_link(number);
         self.plan_to_act(number, pause);
-        self.consider(connection);
-    }
-
-    /// Sends a command between polls.
-    fn post_between_polls(&mut self, number: ClientNumber) {
-        self.lose_link(number);
-        self.post_random_command(number);
     }
 
     /// Returns the pause before the next poll: usually short, sometimes long enough to miss the poll gap or
     /// the reconnect window.
-    pub(super) fn pause_between_polls(&mut self, number: ClientNumber) -> u64 {
-        let gap = nanos(self.scenario.config.session.poll_gap);
-        let window = nanos(self.scenario.config.session.reconnect_window);
-        let is_busy = self.is_busy();
-        let rng = &mut self.clients[number as usize].rng;
-        match rng.random_range(0..20) {
-            _ if !is_busy => rng.random_range(0..MILLI),
-            0..14 => rng.random_range(0..(gap / 100).max(2)),
-            14..18 => rng.random_range(0..gap),
-            18 => gap.saturating_sub(1) + rng.random_range(0..4 * self.scenario.tick()),
+    pub(super) fn pause_between_polls(&mut self) -> u64 {
+        let (session, tick) = (&self.scenario.config.session, self.scenario.tick());
+        let (gap, window) = (nanos(session.poll_gap), nanos(session.reconnect_window));
+        if !self.is_busy() {
+            return self.rng.random_range(0..MILLI);
+        }
+        match self.rng.random_range(0..20) {
+            0..14 => self.rng.random_range(0..(gap / 100).max(2)),
+            14..18 => self.rng.random_range(0..gap),
+            18 => gap.saturating_sub(1) + self.rng.random_range(0..4 * tick),
             // Resume at about the end of the reconnect window.
-            _ => (window + 4 * self.scenario.tick())
-                .saturating_sub(rng.random_range(0..8 * self.scenario.tick())),
+            _ => (window + 4 * tick).saturating_sub(self.rng.random_range(0..8 * tick)),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Invariants that are checked during a run.
 
+use std::time::Duration;
+
 use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
 use encke_core::session::{Deadline, LifecycleEvent, Transition};
@@ -7,18 +9,17 @@ use encke_server::SessionId;
 use encke_server::testing::simulation::SessionView;
 
 use super::Simulation;
-use super::bayeux::SocketState;
-use crate::client::{Carrier, ChannelSubscription, SimClient};
-use crate::schedule::{ConnectionNumber, Direction};
-use crate::truth::{channel_name, channel_of};
+use crate::scenario::nanos;
+use crate::schedule::ConnectionNumber;
+use crate::truth::name_of;
 
 impl Simulation {
-    /// Processes the events received by the hooks.
     pub(super) fn process_events(&mut self) {
         let recorded = std::mem::take(&mut *self.inputs.recorded.0.lock());
         for (session, event) in recorded {
             let now = self.server.now();
-            self.trace.mix(&[u64::from(event.number), event.transition.reason().len() as u64]);
+            self.totals.events += 1;
+            self.trace.mix((event.number, event.transition.reason()));
             self.trace.log(self.now, format_args!("{session} {:?}", event.transition));
             let left_at = self.check_polled(session, event, now);
             if let Err(what) = self.lifecycles.event(session, event, now, left_at) {
@@ -35,20 +36,21 @@ impl Simulation {
         let Some(number) = self.only_connection_of(&session.to_string()) else { return };
         let Some(connection) = self.connection(number) else { return };
         let wire = connection.wire.lock();
-        let nanos = |duration| crate::scenario::nanos(duration);
         let config = &self.scenario.config;
         let wrong = match reason {
-            SuspendReason::PongTimeout if !wire.server_has_read_all() => {
+            SuspendReason::PongTimeout if !wire.to_server.arrived.is_empty() => {
                 Some("the kernel holds unread bytes".to_owned())
             }
             SuspendReason::PongTimeout => {
                 let due = wire.last_arrival + nanos(config.session.pong_timeout);
                 (now.as_nanos() < due).then(|| format!("bytes arrived at {} ns", wire.last_arrival))
             }
-            SuspendReason::SlowConsumer if !wire.is_full() => Some("the send buffer has room".to_owned()),
+            SuspendReason::SlowConsumer if wire.to_client.sent.is_empty() => {
+                Some("the send buffer has room".to_owned())
+            }
             SuspendReason::SlowConsumer => {
                 let write_timeout = config.write_timeout;
-                let taken = wire.acknowledged.after(now.as_nanos().saturating_sub(nanos(write_timeout)));
+                let taken = wire.acknowledged_after(now.as_nanos().saturating_sub(nanos(write_timeout)));
                 let enough = config.limits.slowest_reader as f64 * write_timeout.as_secs_f64();
                 (taken as f64 >= enough.max(1.0))
                     .then(|| format!("{taken} bytes were acknowledged in {write_timeout:?}"))
@@ -64,15 +66,13 @@ impl Simulation {
     /// Returns the only connection that a session can have: its client's current one, if the server has
     /// confirmed the session on it.
     fn only_connection_of(&self, session: &str) -> Option<ConnectionNumber> {
-        let client = self.clients.iter().find(|client| {
-            client.session() == Some(session) && client.link.as_ref().is_some_and(|link| link.greeted)
-        })?;
-        client.link.as_ref().map(|link| link.connection)
+        let client = self.clients.iter().find(|client| client.session() == Some(session))?;
+        client.link.as_ref().filter(|link| link.greeted).map(|link| link.connection)
     }
 
     /// Checks that a log, and all logs together, are within their limits.
-    pub(super) fn check_log(&mut self, channel: u8) {
-        let Some(view) = self.server.channel(&channel_name(channel)) else { return };
+    pub(super) fn check_log(&mut self, log: usize) {
+        let Some(view) = self.server.channel(name_of(log)) else { return };
         let limits = &self.scenario.config.channel.log;
         let held = self.server.totals();
         if view.messages > limits.messages || view.messages > 1 && view.bytes > limits.bytes {
@@ -83,35 +83,29 @@ impl Simulation {
         }
     }
 
-    /// Returns whether two epochs of a log are the same or, with Redis, whether one may continue the other.
-    pub(super) fn may_be_same_session_log(&self, log: u8, one: &str, other: &str) -> bool {
-        one == other || self.truth.channel(log).may_continue_as(one, other)
-    }
-
     /// Checks that everything due has been done. Called when no action is possible at this instant.
     pub(super) fn check_when_quiet(&mut self) {
         self.unchecked += 1;
-        if self.servers.is_moving() {
-            // Time does not pass for sessions while they move.
-            return;
-        }
-        if self.unchecked * 8 <= self.lifecycles.alive() || !self.schedule.has_no_delayed() {
+        // Time does not pass for sessions while they move.
+        let is_busy = self.servers.is_moving() || self.schedule.has_delayed();
+        if is_busy || self.unchecked * 8 <= self.lifecycles.alive {
             return;
         }
         self.unchecked = 0;
         let sessions = self.server.sessions();
         self.check_bounds(&sessions);
         self.check_holdings(&sessions);
-        if self.now >= self.lateness_excused_until + 2 * self.scenario.tick() {
+        let is_on_time = self.now >= self.lateness_excused_until + 2 * self.scenario.tick();
+        if is_on_time {
             self.check_overdue(&sessions);
             self.check_vanished();
         }
         // Check progress only if no response from the engine is outstanding. With Redis, progress is checked
         // at the end of the run, when everything has been answered.
-        if self.server.outstanding_answers() > 0 || self.redis.is_some() {
+        if self.server.outstanding_answers() > 0 || self.inputs.redis.is_some() {
             return;
         }
-        if self.now >= self.lateness_excused_until + 2 * self.scenario.tick() {
+        if is_on_time {
             self.check_holds();
         }
         for client in 0..self.clients.len() {
@@ -123,47 +117,41 @@ impl Simulation {
 
     fn check_bounds(&mut self, sessions: &[SessionView]) {
         let config = &self.scenario.config;
-        let held = self.server.totals();
+        let (limits, held) = (&config.limits, self.server.totals());
         let full = sessions.iter().find(|session| {
-            session.unacked > config.max_unacked
-                || session.subscriptions.len() > config.limits.max_subscriptions
+            session.unacked > config.max_unacked || session.subscriptions.len() > limits.max_subscriptions
         });
         if let Some(session) = full {
             self.violate("bounds", format!("{session:?}"));
-        } else if held.sessions > config.limits.max_sessions
-            || held.channels > config.limits.max_channels
-            || held.permits > config.limits.max_connections
+        } else if held.sessions > limits.max_sessions
+            || held.channels > limits.max_channels
+            || held.permits > limits.max_connections
         {
-            self.violate("bounds", format!("{held:?} exceeds {:?}", config.limits));
+            self.violate("bounds", format!("{held:?} exceeds {limits:?}"));
         }
     }
 
     /// Checks that every resource in use belongs to a live session or channel.
     fn check_holdings(&mut self, sessions: &[SessionView]) {
-        let held = self.server.totals();
-        let channels = self.server.channels();
+        let (held, channels) = (self.server.totals(), self.server.channels());
         // A session between polls has no connection, but keeps its permit for the next poll.
         let pausing = sessions.iter().filter(|session| session.is_between_polls).count();
         let attached = sessions.iter().filter(|session| session.is_attached).count();
         let subscriptions: usize = sessions.iter().map(|session| session.subscriptions.len()).sum();
         let subscribers: usize = channels.iter().map(|channel| channel.subscribers).sum();
-        let bytes = self.server.counted_bytes();
-        let alive = self.lifecycles.alive();
         let released = self.released_polls();
         let without_released = |held: usize, due: usize| held - held.saturating_sub(due).min(released);
         let connections = usize::try_from(held.connections).unwrap_or(usize::MAX);
         let wrong = [
-            ("sessions", held.sessions, alive),
+            ("sessions", held.sessions, self.lifecycles.alive),
             ("channel timers", held.channel_timers, channels.len()),
             ("permits", without_released(held.permits, attached + pausing), attached + pausing),
             ("connections", without_released(connections, attached), attached),
             ("subscribers", subscribers, subscriptions),
-            ("log bytes", held.log_bytes, bytes),
+            ("log bytes", held.log_bytes, self.server.counted_bytes()),
         ];
-        for (what, is, should) in wrong {
-            if is != should {
-                self.violate("no leaks", format!("{what}: {is} instead of {should}"));
-            }
+        for (what, is, should) in wrong.into_iter().filter(|(_, is, should)| is != should) {
+            self.violate("no leaks", format!("{what}: {is} instead of {should}"));
         }
     }
 
@@ -172,7 +160,7 @@ impl Simulation {
         let timers = &self.scenario.config.timers;
         let (tick, slack, age) = (timers.tick, timers.ping_slack, self.scenario.config.channel.log.age);
         let is_overdue = |(deadline, at): &&(Deadline, Timestamp)| {
-            let soft = if *deadline == Deadline::Ping { slack } else { std::time::Duration::ZERO };
+            let soft = if *deadline == Deadline::Ping { slack } else { Duration::ZERO };
             *at + soft + tick <= now
         };
         for session in sessions {
@@ -197,11 +185,12 @@ impl Simulation {
         // If a write was held before the client vanished, the bytes read until then may still suffice at the
         // first check.
         let of_held_writes = config.write_timeout;
-        // In all cases, another write may be held after that.
+        // In all cases, another write may be held after that. Then the server waits for the client to close.
         let longest = of_streams.max(timeouts.poll_hold).max(of_held_writes)
             + config.write_timeout
+            + config.close_timeout
             + config.timers.ping_slack;
-        let latest = crate::scenario::nanos(longest) + 4 * self.scenario.tick();
+        let latest = nanos(longest) + 4 * self.scenario.tick();
         let now = self.server.now().as_nanos();
         let unnoticed = self.connections.iter().flatten().find_map(|connection| {
             let wire = connection.wire.lock();
@@ -214,82 +203,5 @@ impl Simulation {
             );
             self.violate("late expiry", what);
         }
-    }
-
-    /// Describes the data that a client has not received although nothing prevents it.
-    pub(super) fn describe_missed(&self, client: &SimClient, sessions: &[SessionView]) -> Option<String> {
-        let (link, id) = (client.link.as_ref()?, client.session()?);
-        let connection = self.connection(link.connection)?;
-        {
-            let wire = connection.wire.lock();
-            // A `/meta/connect` may be in transit.
-            let may_have_connect_in_transit =
-                link.carrier == Carrier::BayeuxSocket && wire.can_move(Direction::ToServer);
-            let is_moving = !link.outgoing.is_empty()
-                || wire.is_full()
-                || wire.has_unread()
-                || may_have_connect_in_transit;
-            if !link.is_attentive(self.now) || is_moving || wire.is_dead() || wire.is_over_for_server() {
-                return None;
-            }
-            if !wire.server_has_read_all() {
-                return Some("the server has not read its input".into());
-            }
-        }
-        let at = sessions.binary_search_by(|session| (*session.id).cmp(id));
-        let session = at.map(|at| &sessions[at]).ok().or_else(|| sessions.iter().find(|it| it.id == id))?;
-        if !session.is_attached || connection.task.is_none() {
-            return None;
-        }
-        if link.is_poll()
-            && let Some(what) = Self::describe_wrong_hold(session)
-        {
-            return Some(what);
-        }
-        let is_heartbeat =
-            |(deadline, _): &(Deadline, _)| matches!(deadline, Deadline::Ping | Deadline::Pong);
-        if !link.is_poll() && !session.deadlines.iter().any(is_heartbeat) {
-            return Some(format!("no heartbeat is armed: {session:?}"));
-        }
-        if link.carrier == Carrier::BayeuxSocket {
-            match self.describe_missed_on_socket(client, session) {
-                SocketState::UpToDate => {}
-                SocketState::Idle => return None,
-                SocketState::Wrong(what) => return Some(what),
-            }
-        }
-        if session.is_stopped {
-            return None;
-        }
-        if session.has_more {
-            return Some(format!("there is more to send: {session:?}"));
-        }
-        if let Some(bayeux) = client.bayeux.as_ref() {
-            // On a WebSocket without acknowledgements, the next answer reports the losses.
-            let is_told_later = link.carrier == Carrier::BayeuxSocket && !bayeux.acknowledges();
-            if is_told_later {
-                return None;
-            }
-            return self.describe_missed_by_bayeux(bayeux, session);
-        }
-        let model = client.model.as_ref()?;
-        for (name, cursor) in &session.subscriptions {
-            let channel = self.server.channel(name)?;
-            if channel.last != *cursor {
-                return Some(format!("{name} is at {}, the session at {cursor}", channel.last));
-            }
-            let number = channel_of(name)?;
-            let Some(ChannelSubscription::Active(position)) = model.channels.get(usize::from(number)) else {
-                continue;
-            };
-            // If the new epoch lacks messages that the client has, a gap is reported before the next message.
-            let is_ahead = position.epoch != channel.epoch && position.up_to > *cursor;
-            if !self.may_be_same_session_log(number, &position.epoch, &channel.epoch)
-                || !is_ahead && !model.has_up_to(number, position, *cursor, &self.truth)
-            {
-                return Some(format!("{position:?} in {channel:?}, the session at {cursor}"));
-            }
-        }
-        None
     }
 }

@@ -1,64 +1,65 @@
-//! Movement of bytes between the ends of connections.
+//! Connections, and the movement of bytes between their ends.
 
-use std::net::IpAddr;
-
+use encke_server::testing::simulation::Task;
 use rand::RngExt;
 
-use super::{SimConnection, Simulation, TaskSubject};
+use super::Simulation;
+use crate::client::PollRequest;
 use crate::fault::Fault;
 use crate::scenario::MILLI;
 use crate::schedule::{Action, ClientNumber, ConnectionNumber, Direction};
-use crate::tasks::TaskId;
+use crate::tasks::{TaskNumber, TaskSubject};
 use crate::wire::SharedWire;
+
+/// State of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct SimConnection {
+    pub(crate) wire: SharedWire,
+    pub(crate) client: ClientNumber,
+    pub(crate) task: Option<TaskNumber>,
+    /// Id of the session, once the server has confirmed it.
+    pub(crate) session: Option<String>,
+    /// Poll in transit.
+    pub(crate) request: Option<Box<PollRequest>>,
+    /// Whether the browser already had the maximum number of held requests when this one arrived.
+    pub(crate) browser_was_full: bool,
+    /// Latency in nanoseconds.
+    pub(crate) latency: u64,
+    /// Whether a move is planned, for each direction.
+    moving: [bool; 2],
+    pub(crate) read_planned: bool,
+    /// Whether the client has abandoned the connection and does not even read from it.
+    pub(crate) ignores_input: bool,
+    /// Bit set of the channels to which the client has published on this connection.
+    pub(crate) published_to: u8,
+}
 
 impl Simulation {
     pub(crate) fn new_connection(&mut self, client: ClientNumber) -> ConnectionNumber {
-        let number = ConnectionNumber::try_from(self.connections.len()).expect("few connections");
-        let mut latency = 0;
-        if self.faults_now().allows(Fault::Latency) {
-            latency = self.rng.random_range(0..300 * MILLI);
-            self.fault_counts.count(Fault::Latency);
-        }
+        let number = self.connections.len();
+        let latency = self.random_latency();
         self.connections.push(Some(Box::new(SimConnection {
-            wire: SharedWire::new(
-                number,
-                self.scenario.buffers,
-                &self.clocks,
-                &self.changed,
-                &self.tasks.parked_changes,
-            ),
+            wire: SharedWire::new(number, self.scenario.buffers, &self.inputs.network),
             client,
-            task: None,
-            session: None,
-            request: None,
-            browser_was_full: false,
             latency,
-            moving: [false; 2],
-            read_planned: false,
-            ignores_input: false,
-            published_to: 0,
+            ..SimConnection::default()
         })));
         number
     }
 
-    pub(crate) fn serve_websocket(&mut self, number: ConnectionNumber, address: IpAddr, query: &str) {
-        let socket = self.connection(number).expect("a new connection").wire.server_socket();
-        let task = self.server.serve_websocket(socket, address, query);
-        self.serve(number, task);
+    /// Returns the latency of a connection or request, in nanoseconds.
+    pub(crate) fn random_latency(&mut self) -> u64 {
+        if self.injects(Fault::Latency, 1.0) { self.rng.random_range(0..300 * MILLI) } else { 0 }
     }
 
-    pub(crate) fn serve(&mut self, number: ConnectionNumber, task: encke_server::testing::simulation::Task) {
-        let task = self.tasks.spawn(task);
-        self.now_serves(task, TaskSubject::Connection(number));
-        self.connection_mut(number).expect("a new connection").task = Some(task);
+    /// Returns the wire of a connection that exists.
+    pub(crate) fn wire(&self, number: ConnectionNumber) -> SharedWire {
+        self.connection(number).expect("an open connection").wire.clone()
     }
 
-    pub(crate) fn now_serves(&mut self, task: TaskId, served: impl Into<Option<TaskSubject>>) {
-        let index = task.index as usize;
-        if self.served_by.len() <= index {
-            self.served_by.resize(index + 1, None);
-        }
-        self.served_by[index] = served.into();
+    pub(crate) fn serve(&mut self, number: ConnectionNumber, task: Task) {
+        let task = self.tasks.spawn(task, Some(TaskSubject::Connection(number)));
+        self.connection_mut(number).expect("an open connection").task = Some(task);
     }
 
     /// Plans `action` after `latency` nanoseconds, or makes it possible immediately if that is 0.
@@ -71,47 +72,43 @@ impl Simulation {
 
     /// Plans the moves that are possible on a connection, and removes the connection if it is over.
     pub(crate) fn consider(&mut self, number: ConnectionNumber) {
-        let Some(connection) = self.connections.get_mut(number as usize).and_then(Option::as_deref_mut)
-        else {
+        let Some(connection) = self.connections.get_mut(number).and_then(Option::as_deref_mut) else {
             return;
         };
-        let wire = connection.wire.clone();
-        let wire = wire.lock();
+        let mut wire = connection.wire.lock();
         for direction in [Direction::ToServer, Direction::ToClient] {
-            if wire.can_move(direction)
-                && !std::mem::replace(&mut connection.moving[direction as usize], true)
-            {
-                let action = Action::Move(number, direction);
+            let moving = &mut connection.moving[direction as usize];
+            if wire.can_move(direction) && !std::mem::replace(moving, true) {
                 match connection.latency {
-                    0 => self.ready.push(action),
-                    latency => self.schedule.plan(self.now + latency, action),
+                    0 => self.ready.push(Action::Move(number, direction)),
+                    latency => self.schedule.plan(self.now + latency, Action::Move(number, direction)),
                 }
             }
         }
-        let is_done = wire.is_done();
-        drop(wire);
-        if is_done {
+        if wire.server_gone && wire.is_over_for_client() {
+            drop(wire);
             let client = connection.client;
-            self.connections[number as usize] = None;
+            self.connections[number] = None;
             // The client notices a reset immediately.
-            if self.clients[client as usize].is_linked_by(number) {
-                self.clients[client as usize].unlink();
-                self.plan_to_connect(client);
-            }
+            self.disconnect_client(client, number);
         }
     }
 
-    /// Moves bytes in one direction.
-    pub(super) fn carry(&mut self, number: ConnectionNumber, direction: Direction) {
-        let mut at_most = usize::MAX;
-        if self.faults_now().allows(Fault::Pieces) && self.rng.random_bool(0.3) {
-            at_most = self.rng.random_range(1..64);
-            self.fault_counts.count(Fault::Pieces);
+    /// Lets a client notice that its connection is lost, if this is its current one.
+    fn disconnect_client(&mut self, client: ClientNumber, number: ConnectionNumber) {
+        if self.clients[client].is_linked_by(number) {
+            self.clients[client].unlink();
+            self.plan_to_connect(client);
         }
+    }
+
+    pub(super) fn carry(&mut self, number: ConnectionNumber, direction: Direction) {
+        let in_pieces = self.injects(Fault::Pieces, 0.3);
+        let at_most = if in_pieces { self.rng.random_range(1..64) } else { usize::MAX };
         let Some(connection) = self.connection_mut(number) else { return };
         connection.moving[direction as usize] = false;
         let moved = connection.wire.lock().carry(direction, at_most);
-        self.trace.mix(&[moved as u64]);
+        self.trace.mix(moved);
         match direction {
             Direction::ToServer => self.flush(number),
             Direction::ToClient => self.read(number),
@@ -121,13 +118,10 @@ impl Simulation {
 
     /// Passes the client's outgoing bytes to its kernel.
     pub(crate) fn flush(&mut self, number: ConnectionNumber) {
-        let Some(connection) = self.connection(number) else { return };
-        let (client, wire) = (connection.client, connection.wire.clone());
-        let link = self.clients[client as usize].link.as_mut();
-        if let Some(link) = link.filter(|link| link.connection == number)
-            && !link.outgoing.is_empty()
-        {
-            wire.lock().client_sends(&mut link.outgoing);
+        let Some(connection) = self.connections.get(number).and_then(Option::as_deref) else { return };
+        let link = self.clients[connection.client].link.as_mut();
+        if let Some(link) = link.filter(|link| link.connection == number && !link.outgoing.is_empty()) {
+            connection.wire.lock().client_sends(&mut link.outgoing);
         }
         self.consider(number);
     }
@@ -137,10 +131,7 @@ impl Simulation {
         let Some(connection) = self.connection(number) else { return };
         let client = connection.client;
         connection.wire.lock().reset();
-        if self.clients[client as usize].is_linked_by(number) {
-            self.clients[client as usize].unlink();
-            self.plan_to_connect(client);
-        }
+        self.disconnect_client(client, number);
         self.consider(number);
     }
 }

@@ -3,9 +3,8 @@
 
 use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
-use encke_core::session::{Deadline, LifecycleEvent, Transition};
+use encke_core::session::{LifecycleEvent, Transition};
 use encke_server::SessionId;
-use encke_server::testing::simulation::SessionView;
 
 use super::Simulation;
 use crate::schedule::ConnectionNumber;
@@ -23,37 +22,41 @@ pub(super) struct LastPoll {
 
 impl Simulation {
     /// Records that a poll was accepted for a session.
-    pub(crate) fn poll_begins(&mut self, session: String, connection: ConnectionNumber) {
+    pub(crate) fn poll_begins(&mut self, session: &str, number: ConnectionNumber) {
         // Process the event of a take-over from another transport first.
         self.process_events();
-        let since = self.server.now();
-        let Ok(session) = session.parse::<SessionId>() else {
+        if let Some(connection) = self.connection_mut(number) {
+            connection.session = Some(session.to_owned());
+        }
+        let Ok(session) = session.parse() else {
             return self.violate("wire", format!("invalid session id {session}"));
         };
-        self.served_polls.insert(connection);
-        self.polled.insert(session, LastPoll { connection, since, over_at: None });
+        self.served_polls.insert(number);
+        let since = self.server.now();
+        self.polled.insert(session, LastPoll { connection: number, since, over_at: None });
     }
 
     /// Updates a poll after its task was polled. If the task has ended, the connection is over or parked.
     pub(super) fn update_poll(&mut self, number: ConnectionNumber, has_ended: bool) {
-        let is_parked =
-            self.connection(number).is_some_and(|it| it.wire.lock().is_parked && !it.wire.lock().server_gone);
-        let has_ended = has_ended && !is_parked;
+        let Some(connection) = self.connections.get(number).and_then(Option::as_deref) else {
+            if has_ended {
+                self.served_polls.remove(&number);
+            }
+            return;
+        };
+        let wire = connection.wire.lock();
+        let has_ended = has_ended && (!wire.is_parked || wire.server_gone);
         if has_ended {
             self.served_polls.remove(&number);
         }
-        let Some(connection) = self.connection(number) else { return };
-        let Some(session) = connection.session.as_ref().and_then(|session| session.parse().ok()) else {
-            return;
-        };
-        let written_at = connection.wire.lock().written_at;
-        let now = self.server.now();
-        let Some(polled) = self.polled.get_mut(&session).filter(|it| it.connection == number) else { return };
-        polled.over_at = match (written_at, polled.over_at) {
-            (Some(at), _) => Some(Timestamp::from_nanos(at)),
-            (None, None) if has_ended => Some(now),
-            (None, over_at) => over_at,
-        };
+        let session = connection.session.as_ref().and_then(|session| session.parse().ok());
+        let polled = session.and_then(|session: SessionId| self.polled.get_mut(&session));
+        let Some(polled) = polled.filter(|it| it.connection == number) else { return };
+        match wire.written_at {
+            Some(at) => polled.over_at = Some(Timestamp::from_nanos(at)),
+            None if has_ended => polled.over_at = polled.over_at.or(Some(self.server.now())),
+            None => {}
+        }
     }
 
     /// Returns the number of polls whose sessions have released them, but whose last bytes are not written
@@ -63,7 +66,6 @@ impl Simulation {
         self.served_polls.len() - current
     }
 
-    /// Returns whether this is the latest poll of its session.
     pub(crate) fn is_latest_poll(&self, number: ConnectionNumber) -> bool {
         self.polled_by(number).is_some()
     }
@@ -81,10 +83,8 @@ impl Simulation {
         if let (Some(at), Some(since)) = (written_at, since)
             && Timestamp::from_nanos(at) < since + hold
         {
-            self.violate(
-                "early expiry",
-                format!("poll {number}, held since {since:?}, was answered at {at} ns"),
-            );
+            let what = format!("poll {number}, held since {since:?}, was answered at {at} ns");
+            self.violate("early expiry", what);
         }
     }
 
@@ -95,27 +95,22 @@ impl Simulation {
         event: LifecycleEvent,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        match event.transition {
-            Transition::Suspended(reason) => {
-                let gap = self.scenario.config.session.poll_gap;
-                let polled = self.polled.remove(&session);
-                let over_at = polled.as_ref().and_then(|polled| polled.over_at);
-                let is_wrong = match (reason, &polled) {
-                    (SuspendReason::PollGap, _) => over_at.is_none_or(|over_at| now < over_at + gap),
-                    (SuspendReason::Disconnected | SuspendReason::Moved, _) | (_, None) => false,
-                    (_, Some(_)) => true,
-                };
-                if is_wrong {
-                    self.violate("early expiry", format!("{session} {reason:?} at {now:?}: {polled:?}"));
-                }
-                over_at
-            }
-            Transition::Resumed(_) | Transition::Expired | Transition::Closed(_) => {
-                self.polled.remove(&session);
-                None
-            }
-            Transition::Opened => None,
+        if event.transition == Transition::Opened {
+            return None;
         }
+        let polled = self.polled.remove(&session);
+        let Transition::Suspended(reason) = event.transition else { return None };
+        let gap = self.scenario.config.session.poll_gap;
+        let over_at = polled.as_ref().and_then(|polled| polled.over_at);
+        let is_wrong = match reason {
+            SuspendReason::PollGap => over_at.is_none_or(|over_at| now < over_at + gap),
+            SuspendReason::Disconnected | SuspendReason::Moved => false,
+            _ => polled.is_some(),
+        };
+        if is_wrong {
+            self.violate("early expiry", format!("{session} {reason:?} at {now:?}: {polled:?}"));
+        }
+        over_at
     }
 
     /// Checks that no poll is held for longer than the hold time and a tick.
@@ -127,14 +122,5 @@ impl Simulation {
             let what = format!("{polled:?} of {session} at {now:?}");
             self.violate("late expiry", what);
         }
-    }
-
-    /// Describes why a session's held poll should have been answered. `None` if the poll may be held.
-    pub(super) fn describe_wrong_hold(session: &SessionView) -> Option<String> {
-        let is_held = session.deadlines.iter().any(|(deadline, _)| *deadline == Deadline::PollHold);
-        if !is_held {
-            return Some(format!("a poll is held without a deadline: {session:?}"));
-        }
-        session.is_stopped.then(|| format!("a poll is held although it could be answered: {session:?}"))
     }
 }

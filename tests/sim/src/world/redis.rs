@@ -1,135 +1,99 @@
 //! Scheduling of Redis: its commands, its pushes, and its faults.
 
-use std::collections::BTreeSet;
-
 use rand::RngExt;
-use rand::rngs::SmallRng;
 
 use super::Simulation;
 use crate::fault::Fault;
-use crate::redis::{Redis, RedisConnection};
-use crate::scenario::{MILLI, SECOND, Scenario, nanos};
+use crate::redis::RedisConnection;
+use crate::scenario::{MILLI, SECOND};
 use crate::schedule::Action;
 use crate::truth::{MAX_CHANNELS, START_MS};
-
-/// The Redis shared by all servers of a run.
-#[derive(Debug)]
-pub(super) struct ScheduledRedis {
-    pub(super) redis: Redis,
-    rng: SmallRng,
-    /// Connections with a planned action: execution of commands (`true`) or delivery of answers (`false`).
-    planned: BTreeSet<(RedisConnection, bool)>,
-}
-
-impl ScheduledRedis {
-    pub(super) fn of(scenario: &Scenario) -> Option<Self> {
-        let log = &scenario.config.channel.log;
-        let age_ms = log.age.map(|age| nanos(age) / MILLI);
-        let redis = scenario.redis.then(|| Redis::new(log.messages, age_ms))?;
-        Some(Self { redis, rng: scenario.rng(6), planned: BTreeSet::new() })
-    }
-}
 
 impl Simulation {
     /// Plans the processing of new bytes between servers and Redis.
     pub(super) fn plan_redis_work(&mut self) {
-        let Some(it) = &mut self.redis else { return };
-        it.redis.set_time(START_MS + self.now / MILLI);
-        let late_per_mille =
-            if self.faults_now().allows(Fault::LateEngine) { self.scenario.late_per_mille } else { 0 };
-        let Some(it) = &mut self.redis else { return };
-        let mut late = 0;
-        for number in it.redis.take_changed() {
+        let Some(redis) = &self.inputs.redis else { return };
+        let mut redis = redis.lock();
+        redis.set_time(START_MS + self.now / MILLI);
+        let changed = std::mem::take(&mut *redis.network.changed.lock());
+        drop(redis);
+        for connection in changed {
             for is_work in [true, false] {
-                if !it.planned.insert((number, is_work)) {
+                if !self.redis_planned.insert((connection, is_work)) {
                     continue;
                 }
-                let action = if is_work { Action::Redis(number) } else { Action::RedisDelivers(number) };
-                if it.rng.random_ratio(late_per_mille, 1000) {
-                    late += 1;
+                let action =
+                    if is_work { Action::Redis(connection) } else { Action::RedisDelivers(connection) };
+                if self.is_late(Fault::LateEngine) {
                     // Sometimes exceed every timeout for a response.
-                    let longest = if it.rng.random_bool(0.05) { 6 * SECOND } else { SECOND };
-                    self.schedule.plan(self.now + it.rng.random_range(0..longest), action);
+                    let longest = if self.rng.random_bool(0.05) { 6 * SECOND } else { SECOND };
+                    self.plan_within(longest, action);
                 } else {
                     self.ready.push(action);
                 }
             }
         }
-        (0..late).for_each(|_| self.fault_counts.count(Fault::LateEngine));
     }
 
-    /// Executes the commands received on a connection.
-    pub(super) fn run_redis_commands(&mut self, number: RedisConnection) {
-        let Some(it) = &mut self.redis else { return };
-        it.planned.remove(&(number, true));
-        match it.redis.work(number) {
-            Ok(done) => self.trace.mix(&[done.into()]),
-            Err(what) => self.violate("Redis", format!("connection {number}: {what}")),
+    pub(super) fn run_redis_commands(&mut self, connection: RedisConnection) {
+        self.redis_planned.remove(&(connection, true));
+        let Some(redis) = &self.inputs.redis else { return };
+        let executed = redis.lock().work(connection);
+        match executed {
+            Ok(done) => self.trace.mix(done),
+            Err(what) => self.violate("Redis", format!("connection {connection}: {what}")),
         }
-        self.record_published_in_redis();
-    }
-
-    /// Delivers the bytes sent by Redis on a connection.
-    pub(super) fn deliver_from_redis(&mut self, number: RedisConnection) {
-        let Some(it) = &mut self.redis else { return };
-        it.planned.remove(&(number, false));
-        it.redis.deliver(number);
-    }
-
-    pub(super) fn record_published_in_redis(&mut self) {
         (0..MAX_CHANNELS).for_each(|channel| self.record_published(channel));
     }
 
-    pub(super) fn plan_redis_fault(&mut self) {
-        if let Some(it) = &mut self.redis {
-            let wait = it.rng.random_range(0..self.scenario.length / 8);
-            self.schedule.plan(self.now + wait, Action::RedisFault);
+    pub(super) fn deliver_from_redis(&mut self, connection: RedisConnection) {
+        self.redis_planned.remove(&(connection, false));
+        if let Some(redis) = &self.inputs.redis {
+            redis.lock().deliver(connection);
         }
     }
 
     pub(super) fn inject_redis_fault(&mut self) {
         let faults = self.faults_now();
-        let Some(it) = &mut self.redis else { return };
-        let ScheduledRedis { redis, rng, .. } = it;
+
+        let Some(redis) = &self.inputs.redis else { return };
         let allowed: Vec<Fault> = Fault::OF_REDIS.iter().copied().filter(|it| faults.allows(*it)).collect();
-        if let Some(&fault) = allowed.get(rng.random_range(0..allowed.len().max(1))) {
-            self.fault_counts.count(fault);
+        if let Some(&fault) = allowed.get(self.rng.random_range(0..allowed.len().max(1))) {
+            self.totals.faults.count(fault);
             self.trace.log(self.now, format_args!("{fault:?}"));
+            let mut redis = redis.lock();
             match fault {
                 Fault::RedisDown => {
-                    redis.set_down(true);
-                    let until = self.now + rng.random_range(0..20 * SECOND);
+                    redis.is_down = true;
+                    redis.cut();
+                    let until = self.now + self.rng.random_range(0..20 * SECOND);
                     self.schedule.plan(until, Action::RedisRecovers);
                 }
                 Fault::RedisSilent => redis.silence_all(),
-                Fault::RedisLostPush => redis.lose_pushes(rng.random_range(1..4)),
+                Fault::RedisLostPush => redis.pushes_to_lose = self.rng.random_range(1..4),
                 Fault::RedisEmptied => redis.empty(),
-                Fault::RedisFailover => redis.fail_over(|| rng.random_range(0..6)),
+                Fault::RedisFailover => redis.fail_over(|| self.rng.random_range(0..6)),
                 _ => redis.cut(),
             }
         }
-        self.plan_redis_fault();
+        self.plan_within(self.scenario.length / 8, Action::RedisFault);
     }
 
     pub(super) fn recover_redis(&mut self) {
-        if let Some(it) = &self.redis {
-            it.redis.lose_pushes(0);
-            it.redis.set_down(false);
+        if let Some(redis) = &self.inputs.redis {
+            let mut redis = redis.lock();
+            (redis.pushes_to_lose, redis.is_down) = (0, false);
         }
     }
 
     /// Checks that every log with subscribers has the same state as in Redis.
     pub(super) fn check_logs_match_redis(&mut self) {
-        let Some(it) = &self.redis else { return };
-        let behind = self.server.channels().into_iter().filter(|channel| channel.subscribers > 0).find_map(
-            |channel| {
-                let there = it.redis.state_of(&channel.name);
-                let here = Some((channel.epoch.clone(), channel.last));
-                (there != here).then(|| format!("{channel:?}, but Redis has {there:?}"))
-            },
-        );
-        if let Some(what) = behind {
-            self.violate("progress", what);
+        let Some(redis) = &self.inputs.redis else { return };
+        for channel in self.server.channels().into_iter().filter(|channel| channel.subscribers > 0) {
+            let there = redis.lock().state_of(&channel.name);
+            if there != Some((channel.epoch.clone(), channel.last)) {
+                return self.violate("progress", format!("{channel:?}, but Redis has {there:?}"));
+            }
         }
     }
 }

@@ -2,15 +2,15 @@
 //! one.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rand::RngExt;
 
-use super::{Simulation, TaskSubject};
+use super::Simulation;
 use crate::fault::Fault;
 use crate::scenario::{MILLI, nanos};
-use crate::schedule::{Action, Direction, Stage};
-use crate::tasks::PollOutcome;
-use crate::truth::{LOGS, MAX_CHANNELS, channel_name, text_of};
+use crate::schedule::{Action, Stage};
+use crate::tasks::TaskSubject;
 
 impl Simulation {
     pub(super) fn step(&mut self) {
@@ -26,17 +26,15 @@ impl Simulation {
         }
         let index = self.rng.random_range(0..self.ready.len());
         let action = self.ready.swap_remove(index);
-        self.steps += 1;
-        let [what, which] = code(&action);
-        self.trace.mix(&[self.now, what, which]);
+        self.totals.steps += 1;
+        self.trace.mix((self.now, action));
         self.execute(action);
         self.follow_up();
-        if self.steps == self.scenario.calm_after_steps && self.is_busy() {
+        if self.totals.steps == self.scenario.calm_after_steps && self.is_busy() {
             self.end_stage(Stage::Busy);
             self.follow_up();
         }
-        if self.faults_now().allows(Fault::SlowSteps) && self.rng.random_ratio(1, 50) {
-            self.fault_counts.count(Fault::SlowSteps);
+        if self.injects(Fault::SlowSteps, 0.02) {
             let slow = self.rng.random_range(0..5 * MILLI);
             self.excuse_lateness_until(self.now + slow);
             self.advance(slow);
@@ -55,22 +53,21 @@ impl Simulation {
         }
     }
 
-    /// Advances all clocks.
     pub(super) fn advance(&mut self, nanos: u64) {
-        self.session_nanos += u128::from(nanos) * self.lifecycles.alive() as u128;
+        self.totals.session_nanos += u128::from(nanos) * self.lifecycles.alive as u128;
         self.now += nanos;
-        self.inputs.time.advance(std::time::Duration::from_nanos(nanos));
+        self.inputs.time.advance(Duration::from_nanos(nanos));
         self.update_clocks();
     }
 
     pub(super) fn update_clocks(&mut self) {
-        self.clocks.monotonic.store(self.now, Ordering::Relaxed);
-        self.clocks.served.store(self.server.now().as_nanos(), Ordering::Relaxed);
+        self.inputs.network.monotonic.store(self.now, Ordering::Relaxed);
+        self.inputs.network.served.store(self.server.now().as_nanos(), Ordering::Relaxed);
     }
 
     fn execute(&mut self, action: Action) {
         match action {
-            Action::Wheel { plan } => self.step_wheel(plan),
+            Action::Wheel(plan) => self.step_wheel(plan),
             Action::Work => {
                 self.work_planned = false;
                 self.trace.log(self.now, format_args!("a worker takes a batch"));
@@ -82,19 +79,12 @@ impl Simulation {
                 self.server.handle_readable();
             }
             Action::Poll(task) => {
-                let polled = self.tasks.poll(task);
-                if polled != PollOutcome::EndedBefore {
-                    self.inspect_task_effects(task.index, polled == PollOutcome::Ended);
+                if let Some((Some(subject), has_ended)) = self.tasks.poll(task) {
+                    self.inspect_task_effects(subject, has_ended);
                 }
             }
             Action::Move(connection, direction) => self.carry(connection, direction),
-            Action::Act(client, plan) => {
-                if self.is_busy() {
-                    self.act(client, plan);
-                } else if self.stage == Stage::Calm {
-                    self.continue_polling(client, plan);
-                }
-            }
+            Action::Act(client, plan) => self.act(client, plan),
             Action::Read(connection) => {
                 if let Some(connection) = self.connection_mut(connection) {
                     connection.read_planned = false;
@@ -110,11 +100,11 @@ impl Simulation {
             Action::Administrate => self.administrate(),
             Action::Stall => self.stall(),
             Action::Restart => self.restart(),
-            Action::Redis(number) => self.run_redis_commands(number),
-            Action::RedisDelivers(number) => self.deliver_from_redis(number),
+            Action::Redis(connection) => self.run_redis_commands(connection),
+            Action::RedisDelivers(connection) => self.deliver_from_redis(connection),
             Action::RedisFault => self.inject_redis_fault(),
             Action::RedisRecovers => self.recover_redis(),
-            Action::Replace { server } => self.replace(server),
+            Action::Replace(server) => self.replace(server),
             Action::EndStage(stage) => self.end_stage(stage),
         }
     }
@@ -129,25 +119,26 @@ impl Simulation {
                 self.excuse_lateness_until(self.now);
             }
             self.update_clocks();
-            return self.ready.push(Action::Wheel { plan });
+            return self.ready.push(Action::Wheel(plan));
         };
-        let sleep = nanos(until.since(self.server.now()));
-        let mut at = self.now + sleep;
+        let mut at = self.now + nanos(until.since(self.server.now()));
         if self.is_late(Fault::LateWheel) {
             at += self.rng.random_range(0..self.scenario.latest);
             self.excuse_lateness_until(at);
         }
-        self.schedule.plan(at, Action::Wheel { plan });
+        self.schedule.plan(at, Action::Wheel(plan));
     }
 
-    /// Decides at random whether the server's next action is delayed, and counts the delay.
-    fn is_late(&mut self, fault: Fault) -> bool {
-        let is_late =
-            self.faults_now().allows(fault) && self.rng.random_ratio(self.scenario.late_per_mille, 1000);
-        if is_late {
-            self.fault_counts.count(fault);
-        }
-        is_late
+    /// Cancels the planned iteration of the wheel's loop, whether the wheel is awake or asleep.
+    pub(super) fn next_wheel_plan(&mut self) -> Action {
+        self.wheel_plan = self.wheel_plan.wrapping_add(1);
+        self.ready.retain(|action| !matches!(action, Action::Wheel(_)));
+        Action::Wheel(self.wheel_plan)
+    }
+
+    /// Decides at random whether the server's next action is delayed.
+    pub(super) fn is_late(&mut self, fault: Fault) -> bool {
+        self.injects(fault, f64::from(self.scenario.late_per_mille) / 1000.0)
     }
 
     fn now_or_delayed(&mut self, action: Action, fault: Fault) {
@@ -161,16 +152,13 @@ impl Simulation {
 
     /// Plans the actions that the last action made possible.
     fn follow_up(&mut self) {
-        self.update_polls_ended_while_parked();
+        let ended = std::mem::take(&mut *self.inputs.network.ended_parked.lock());
+        ended.into_iter().for_each(|connection| self.update_poll(connection, true));
         self.process_events();
-        for _ in 0..self.inputs.engine_delays.take_delay_count() {
-            self.fault_counts.count(Fault::LateEngine);
-        }
-        if self.inputs.wheel_woken.0.swap(false, Ordering::Relaxed) {
-            self.wheel_plan = self.wheel_plan.wrapping_add(1);
-            // The wheel continues its loop, whether it was awake or asleep. Cancel the planned iteration.
-            self.ready.retain(|action| !matches!(action, Action::Wheel { .. }));
-            self.now_or_delayed(Action::Wheel { plan: self.wheel_plan }, Fault::LateWheel);
+        self.count_engine_delays();
+        if self.inputs.wheel_woken.take() {
+            let next = self.next_wheel_plan();
+            self.now_or_delayed(next, Fault::LateWheel);
         }
         if !self.work_planned && self.server.batches() > 0 {
             self.work_planned = true;
@@ -188,8 +176,7 @@ impl Simulation {
             self.record_post_answer(post, answer);
         }
         for (task, connection) in self.tasks.take_spawned() {
-            self.now_serves(task, connection.map(TaskSubject::Connection));
-            if let Some(connection) = connection.and_then(|number| self.connection_mut(number)) {
+            if let Some(connection) = self.connection_mut(connection) {
                 connection.task = Some(task);
             }
         }
@@ -200,76 +187,28 @@ impl Simulation {
         }
         self.woken = woken;
         loop {
-            let number = self.changed.lock().pop();
-            let Some(number) = number else { break };
-            self.consider(number);
+            let changed = self.inputs.network.changed.lock().pop();
+            let Some(connection) = changed else { break };
+            self.consider(connection);
         }
     }
 
-    fn update_polls_ended_while_parked(&mut self) {
-        let ended = std::mem::take(&mut self.tasks.parked_changes.lock().ended);
-        for number in ended {
-            self.update_poll(number, true);
-        }
+    fn count_engine_delays(&mut self) {
+        let delays = std::mem::take(&mut self.inputs.engine_delays.lock().uncounted);
+        (0..delays).for_each(|_| self.totals.faults.count(Fault::LateEngine));
     }
 
-    fn inspect_task_effects(&mut self, task: u32, has_ended: bool) {
-        let bits = match self.served_by.get(task as usize).copied().flatten() {
-            None => return,
-            Some(TaskSubject::Connection(number)) => {
+    fn inspect_task_effects(&mut self, subject: TaskSubject, has_ended: bool) {
+        let published_to = match subject {
+            TaskSubject::Connection(number) => {
                 self.update_poll(number, has_ended);
                 self.connection(number).map_or(0, |connection| connection.published_to)
             }
-            Some(TaskSubject::Post(number)) => self.post_of(number).map_or(0, |post| post.published_to),
+            TaskSubject::Post(number) => self.posts[number].as_ref().map_or(0, |post| post.published_to),
         };
-        for channel in (0..self.scenario.channels).filter(|channel| bits & 1 << channel != 0) {
+        for channel in (0..self.scenario.channels).filter(|channel| published_to & 1 << channel != 0) {
             self.record_published_with_patterns(channel);
         }
-    }
-
-    /// Updates the record of a channel and of all patterns after a possible publish.
-    fn record_published_with_patterns(&mut self, channel: u8) {
-        self.record_published(channel);
-        (MAX_CHANNELS..LOGS).for_each(|pattern| self.record_published(pattern));
-    }
-
-    pub(crate) fn record_published(&mut self, channel: u8) {
-        let looked = match &self.redis {
-            None => self.truth.observe(channel, &self.server),
-            Some(it) => self.truth.observe(channel, &it.redis),
-        };
-        match looked {
-            Ok(0) => {}
-            Ok(fresh) => {
-                self.published += if channel < MAX_CHANNELS { fresh } else { 0 };
-                self.check_log(channel);
-            }
-            Err(what) => self.violate("logs", what),
-        }
-    }
-
-    fn publish(&mut self) {
-        if !self.is_busy() {
-            return;
-        }
-        let channel = self.rng.random_range(0..self.scenario.channels);
-        let burst = if self.rng.random_ratio(1, 10) { self.rng.random_range(1..40) } else { 1 };
-        for _ in 0..burst {
-            let length = self.rng.random_range(0..self.scenario.max_message_bytes);
-            let text = text_of(self.next_message(), length);
-            // The publish fails if the maximum number of channels is reached.
-            let name = channel_name(channel);
-            let result = match &self.redis {
-                None => self.server.publish(&name, &text),
-                // With Redis, another server publishes the message.
-                Some(it) if it.redis.is_up() => Ok(it.redis.publish(&name, &text)),
-                Some(_) => Err("Redis is down".to_owned()),
-            };
-            self.trace.log(self.now, format_args!("the API publishes to {channel}: {result:?}"));
-            self.record_published_with_patterns(channel);
-        }
-        let wait = self.rng.random_range(0..self.scenario.publish_pause);
-        self.schedule.plan(self.now + wait, Action::Publish);
     }
 
     fn administrate(&mut self) {
@@ -278,62 +217,31 @@ impl Simulation {
         }
         let sessions = self.server.sessions();
         if !sessions.is_empty() {
+            self.totals.faults.count(Fault::Admin);
             let session = &sessions[self.rng.random_range(0..sessions.len())].id;
             for model in self.clients.iter_mut().filter_map(|client| client.bayeux.as_mut()?.model.as_mut()) {
                 model.disconnected(session);
             }
-            self.fault_counts.count(Fault::Admin);
-            if self.rng.random_bool(0.7) {
-                self.trace.log(self.now, format_args!("an administrator disconnects {session}"));
+            let disconnects = self.rng.random_bool(0.7);
+            self.trace.log(self.now, format_args!("an administrator ends {session}: {}", !disconnects));
+            if disconnects {
                 self.server.disconnect(session);
             } else {
-                self.trace.log(self.now, format_args!("an administrator closes {session}"));
                 self.server.end(session);
             }
         }
-        let wait = self.rng.random_range(0..self.scenario.pause * 4);
-        self.schedule.plan(self.now + wait, Action::Administrate);
+        self.plan_within(self.scenario.pause * 4, Action::Administrate);
     }
 
     /// Stops the whole server for a while.
     fn stall(&mut self) {
-        if !self.faults_now().allows(Fault::Stall) {
+        if !self.injects(Fault::Stall, 1.0) {
             return;
         }
-        self.fault_counts.count(Fault::Stall);
         let length = nanos(self.scenario.config.timers.stall_threshold) * self.rng.random_range(1..20);
         self.trace.log(self.now, format_args!("the server stalls for {} ms", length / MILLI));
         self.advance(length);
         self.excuse_lateness_until(self.now);
-        let wait = self.rng.random_range(0..self.scenario.length / 4);
-        self.schedule.plan(self.now + wait, Action::Stall);
-    }
-}
-
-fn code(action: &Action) -> [u64; 2] {
-    match *action {
-        Action::Wheel { plan } => [1, plan.into()],
-        Action::Work => [2, 0],
-        Action::ReadParked => [24, 0],
-        Action::Poll(task) => [3, task.index.into()],
-        Action::Move(connection, Direction::ToServer) => [4, connection.into()],
-        Action::Move(connection, Direction::ToClient) => [5, connection.into()],
-        Action::Act(client, plan) => [7, u64::from(client) << 32 | u64::from(plan)],
-        Action::Read(connection) => [8, connection.into()],
-        Action::Answer(connection, seq) => [9, u64::from(connection) << 32 ^ seq],
-        Action::Arrive(connection) => [14, connection.into()],
-        Action::Command(post) => [15, post.into()],
-        Action::Reply(post) => [16, post.into()],
-        Action::LosePost(post) => [17, post.into()],
-        Action::Publish => [10, 0],
-        Action::Administrate => [11, 0],
-        Action::Stall => [12, 0],
-        Action::Restart => [18, 0],
-        Action::Redis(number) => [20, number.into()],
-        Action::RedisDelivers(number) => [21, number.into()],
-        Action::RedisFault => [22, 0],
-        Action::RedisRecovers => [23, 0],
-        Action::Replace { server } => [19, server.into()],
-        Action::EndStage(stage) => [13, stage as u64],
+        self.plan_within(self.scenario.length / 4, Action::Stall);
     }
 }

@@ -1,19 +1,20 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use encke_tests::bayeux::session;
-use encke_tests::waiting::until;
-use encke_tests::{Launch, RunningServer, Script};
+use encke_tests::waiting::{eventually_within, until};
+use encke_tests::{RunningServer, Script};
 use serde_json::{Value, json};
 
-use super::{publish, up_to};
+use super::up_to;
 
 /// Opens tabs with pages of the server `from` that connect to `server`, which may be the same. The script
 /// accepts commands.
 #[track_caller]
 fn tabs(from: &RunningServer, server: &RunningServer, tabs: &[Value]) -> Script {
     let (from, server) = (from.public.to_string(), server.public.to_string());
-    let script = Script::start("bayeux_page.mjs", &[&from, &server, &json!(tabs).to_string()]);
-    script.await_object("ready", 1);
+    let script = Script::start_in_browser("bayeux_page.mjs", &[&from, &server, &json!(tabs).to_string()]);
+    eventually_within(Duration::from_secs(60), "all tabs are open", || script.values("ready").pop());
     script
 }
 
@@ -52,27 +53,17 @@ fn pages_of_cometd_and_faye_subscribe_and_publish() {
     subscribe_and_publish(&server, &server, &[("cometd", used), ("faye", used)]);
 }
 
-/// A browser sends a preflight request before it sends JSON to another origin.
+/// A browser sends a preflight request before CometD sends JSON to another origin. Faye handshakes with a script
+/// element there, regardless of whether it later uses a form or a WebSocket.
 #[test]
-fn pages_of_cometd_from_an_allowed_origin() {
+fn pages_of_cometd_and_faye_from_an_allowed_origin() {
     let pages = RunningServer::with(&[]);
-    let server = launch_allowing(&pages).start();
-    subscribe_and_publish(&pages, &server, &[("cometd", ["long-polling", "websocket"])]);
-}
-
-/// If the server has another origin, Faye handshakes with a script element, regardless of whether it later
-/// uses a form or a WebSocket.
-#[test]
-fn pages_of_faye_from_an_allowed_origin() {
-    let pages = RunningServer::with(&[]);
-    let server = launch_allowing(&pages).set("bayeux.callback_polling=true").start();
-    subscribe_and_publish(&pages, &server, &[("faye", ["cross-origin-long-polling", "websocket"])]);
-}
-
-/// Configures a server that allows the origin of `pages`.
-fn launch_allowing(pages: &RunningServer) -> Launch {
     let origins = format!(r#"auth.origins=["http://{}"]"#, pages.public);
-    MANY_TABS.iter().fold(Launch::default().set(&origins), |launch, setting| launch.set(setting))
+    let server =
+        RunningServer::with(&[&MANY_TABS[..], &[&*origins, "bayeux.callback_polling=true"]].concat());
+    let cometd = ("cometd", ["long-polling", "websocket"]);
+    let faye = ("faye", ["cross-origin-long-polling", "websocket"]);
+    subscribe_and_publish(&pages, &server, &[cometd, faye]);
 }
 
 /// Runs each client with each of its two transports; the first is its name for long-polling.
@@ -88,7 +79,7 @@ fn subscribe_and_publish(from: &RunningServer, server: &RunningServer, clients: 
     for ((client, used), tab) in all.into_iter().zip(1..) {
         let channel = channel(client, used);
         let session = await_ready(&page, tab, used);
-        publish(server, &channel, 1..=3);
+        server.admin.publish_each(&channel, 1..=3);
         await_news(&page, tab, 3);
         page.send_command(&json!({"tab": tab, "publish": [channel, 4]}));
         assert_eq!(page.await_value(&format!("publish@{tab}"), 1)["successful"], true);
@@ -96,7 +87,7 @@ fn subscribe_and_publish(from: &RunningServer, server: &RunningServer, clients: 
         // Wait until a held connect is answered without a message, and publish afterwards.
         let connect = format!("connect@{tab}");
         page.await_object(&connect, page.count(&connect) + 2);
-        publish(server, &channel, [5]);
+        server.admin.publish(&channel, 5);
         await_news(&page, tab, 5);
         assert_eq!(page.count(&format!("handshake@{tab}")), 1, "{client} {used}");
         page.send_command(&json!({"tab": tab, "disconnect": true}));
@@ -116,7 +107,7 @@ fn second_tab_of_a_browser_polls_at_intervals() {
         advised.iter().any(|reply| reply["advice"]["multiple-clients"] == true)
     };
     until("a tab is advised that there are several", || is_advised(1) || is_advised(2));
-    publish(&server, "/news", 1..=5);
+    server.admin.publish_each("/news", 1..=5);
     for tab in [1, 2] {
         await_news(&page, tab, 5);
     }
@@ -129,7 +120,7 @@ fn second_tab_of_a_browser_polls_at_intervals() {
         let paused = replies.iter().rposition(|reply| reply["advice"]["multiple-clients"] == true);
         replies.iter().skip(paused.unwrap_or_default() + 1).any(|reply| reply["advice"]["interval"] == 0)
     });
-    publish(&server, "/news", [6]);
+    server.admin.publish("/news", 6);
     await_news(&page, waiting, 6);
     assert_eq!(server.admin.phase(&sessions[waiting as usize - 1]).as_deref(), Some("attached"));
 }
@@ -147,12 +138,12 @@ fn reloaded_page_keeps_its_session() {
     for (transport, tab) in transports.into_iter().zip(1..) {
         let channel = format!("/{transport}");
         let session = await_ready(&page, tab, transport);
-        publish(&server, &channel, 1..=3);
+        server.admin.publish_each(&channel, 1..=3);
         await_news(&page, tab, 3);
         for reload in 2..=3 {
             page.send_command(&json!({"tab": tab, "reload": true}));
             let first = 3 * (reload - 1) + 1;
-            publish(&server, &channel, first..first + 3);
+            server.admin.publish_each(&channel, first..first + 3);
             let nth = usize::try_from(reload).expect("the number is small");
             let handshake = page.await_value(&format!("handshake@{tab}"), nth);
             assert_eq!(handshake["ext"]["reload"], true, "{handshake}");

@@ -12,7 +12,7 @@ use encke_tests::{BayeuxLibrary, Relay, RunningServer};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{publish, start, up_to};
+use super::{start, up_to};
 
 /// Generous time limit, because a client backs off after each connection that breaks.
 const LONG: Duration = Duration::from_secs(60);
@@ -26,9 +26,7 @@ const BROKEN: usize = 10;
 /// answered.
 #[test]
 fn extension_prevents_losses_and_duplicates_wherever_connections_break() {
-    let seed =
-        std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
-    println!("ENCKE_SEED={seed}");
+    let seed = encke_seeds::seed();
     std::thread::scope(|scope| {
         for transport in [BayeuxTransport::LongPolling, BayeuxTransport::WebSocket] {
             scope.spawn(move || break_connections(seed, transport));
@@ -54,7 +52,7 @@ fn break_connections(seed: u64, transport: BayeuxTransport) {
     let mut cut_at = 0;
     while connections.load(Ordering::Acquire) < 2 + BROKEN {
         published += 1;
-        publish(&server, "/news", [published]);
+        server.admin.publish("/news", published);
         // Cut the first connections, and any that happen to last long.
         if published >= cut_at {
             relay.cut_all();

@@ -1,16 +1,14 @@
-// Network cuts, server restarts and pauses, and a killed client.
+// Network cuts, server restarts, and sessions that an administrator ends.
 mod broken;
 // CometD and Faye in Chromium.
 mod browser;
 // Each stock client with each transport.
 mod clients;
-// Many simultaneous clients.
-mod crowd;
 // The acknowledgement extension prevents losses and duplicates.
 mod lossless;
 // Clients behind nginx with its default settings.
 mod nginx;
-// Clients that change transports on breaking connections, with and without the acknowledgement extension.
+// Without the extension, losses are reported.
 mod raw_cuts;
 // The protocol byte by byte.
 mod wire;
@@ -18,7 +16,7 @@ mod wire;
 use std::net::SocketAddr;
 
 use encke_tests::stock::{ALL, BayeuxTransport};
-use encke_tests::{BayeuxLibrary, RunningServer, StockClient};
+use encke_tests::{BayeuxLibrary, StockClient};
 
 /// A running stock client.
 struct StartedClient {
@@ -51,13 +49,6 @@ fn start(
         StartedClient { name: format!("{stock:?} by {transport:?}"), stock, transport, client, session }
     });
     ready.collect()
-}
-
-/// Publishes numbers to a channel through the API.
-fn publish(server: &RunningServer, channel: &str, numbers: impl IntoIterator<Item = u64>) {
-    for number in numbers {
-        server.admin.publish(channel, number);
-    }
 }
 
 /// Returns the numbers from 1 to `last`.

@@ -3,7 +3,7 @@ use encke_tests::stock::{ALL, BayeuxTransport};
 use encke_tests::{BayeuxLibrary, RunningServer};
 use serde_json::json;
 
-use super::{StartedClient, publish, start, up_to};
+use super::{StartedClient, start, up_to};
 
 /// nginx is configured only with the address of the server: it buffers, uses HTTP/1.0 and closes each
 /// connection.
@@ -31,7 +31,7 @@ fn check_clients(server: &RunningServer, proxy: &Proxy, selected: &[(BayeuxLibra
     for (running, number) in all.iter_mut().zip(1..) {
         running.client.publish("/a/who", number);
     }
-    publish(server, "/news", 1..=10);
+    server.admin.publish_each("/news", 1..=10);
     for StartedClient { client, name, .. } in &all {
         client.await_delivered("/news", &up_to(10));
         encke_tests::waiting::until(format!("{name} has the messages of all others"), || {

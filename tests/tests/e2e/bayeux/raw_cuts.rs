@@ -1,56 +1,25 @@
-//! Clients that change transports on connections that break. `ENCKE_SEED=<n>` repeats a run with the same
+//! WebSockets that break, without the acknowledgement extension. `ENCKE_SEED=<n>` repeats a run with the same
 //! faults.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use encke_tests::admin::HttpResponse;
-use encke_tests::bayeux::{
-    BayeuxPolling, JSON, assert_successful, client_id, connect_now, connect_now_with_ack, events, handshake,
-    post, subscribe, with_field,
-};
+use encke_tests::bayeux::{BayeuxPolling, BayeuxWebSocket, connect_now, events};
 use encke_tests::raw::{PING, PONG, TEXT, masked};
 use encke_tests::relay::Fate;
 use encke_tests::waiting::TIMEOUT;
 use encke_tests::{RawClient, Relay, RunningServer};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{publish, up_to};
+use super::up_to;
 
 const CONNECTIONS: u32 = 40;
 
 /// How long a client waits for messages before it sends the next connect.
 const LISTEN_TIME: Duration = Duration::from_millis(20);
-
-#[expect(clippy::print_stdout, reason = "a failing run can be repeated")]
-fn rng() -> (u64, SmallRng) {
-    let seed =
-        std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
-    println!("ENCKE_SEED={seed}");
-    (seed, SmallRng::seed_from_u64(seed))
-}
-
-/// Starts a relay that cuts connections somewhere after the response to an upgrade and leaves one in four
-/// intact.
-fn relay(server: &RunningServer, seed: u64) -> Relay {
-    let mut rng = SmallRng::seed_from_u64(seed ^ 1);
-    Relay::new(server.public, move || match rng.random_range(0..4) {
-        0 => Fate::Intact,
-        _ => Fate::Cut(rng.random_range(400..4_000)),
-    })
-}
-
-/// Opens a session that is subscribed to `/news`. Returns its client id.
-fn open(server: &RunningServer, acknowledges: bool) -> String {
-    let mut polls = BayeuxPolling::connect(server.public);
-    let id = client_id(&polls.reply(&with_field(handshake(), "ext", json!({ "ack": acknowledges }))));
-    assert_successful(&polls.reply(&subscribe(&id, "/news")));
-    id
-}
 
 /// WebSocket that may break at any time, after which it returns nothing more.
 struct BreakingSocket {
@@ -62,14 +31,11 @@ struct BreakingSocket {
 
 impl BreakingSocket {
     fn connect(address: SocketAddr) -> Self {
-        let mut raw = RawClient::connect(address);
-        raw.request_upgrade_at("/bayeux", "");
-        raw.await_upgrade();
-        Self { raw, broken: false, unanswered: 0 }
+        Self { raw: BayeuxWebSocket::connect(address).raw, broken: false, unanswered: 0 }
     }
 
     fn send(&mut self, connect: &Value) {
-        self.broken |= self.raw.try_send(&masked(TEXT, connect.to_string().as_bytes())).is_err();
+        self.broken |= self.raw.try_send(masked(TEXT, connect.to_string().as_bytes())).is_err();
         self.unanswered += 1;
     }
 
@@ -79,7 +45,7 @@ impl BreakingSocket {
         while !self.broken {
             match self.raw.frame_within(until.saturating_duration_since(Instant::now())) {
                 Ok(Some(frame)) if frame.first == PING => {
-                    self.broken |= self.raw.try_send(&masked(PONG, &frame.payload)).is_err();
+                    self.broken |= self.raw.try_send(masked(PONG, &frame.payload)).is_err();
                 }
                 Ok(Some(frame)) if frame.first == TEXT => {
                     let messages: Vec<_> = serde_json::from_slice(&frame.payload).expect("an array");
@@ -106,75 +72,25 @@ impl BreakingSocket {
         }
         received
     }
-
-    /// Sends a connect. Returns the messages up to its reply, or `None` if no reply arrives.
-    fn request(&mut self, connect: &Value) -> Option<Vec<Value>> {
-        let received = self.request_up_to_end(connect);
-        received.iter().any(is_reply).then_some(received)
-    }
 }
 
 fn is_reply(message: &Value) -> bool {
     message["channel"] == "/meta/connect"
 }
 
-/// Sends a request on a separate connection. Returns the messages of the response if it arrives completely.
-fn request_once(address: SocketAddr, message: &Value) -> Option<Vec<Value>> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
-    let request = post("/bayeux", &format!("{JSON}Connection: close\r\n"), &message.to_string());
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok()?;
-    let answer = String::from_utf8(answer).ok().filter(|text| text.contains("\r\n\r\n"))?;
-    let answer = HttpResponse::parse(&answer);
-    let length: usize = answer.header("content-length")?.parse().ok()?;
-    (answer.body.len() == length).then(|| encke_tests::bayeux::messages(&answer))
-}
-
-/// WebSockets and requests alternate at random. Wherever they break, every message arrives once and in order.
-#[test]
-fn with_acknowledgements_nothing_is_lost_across_transports() {
-    let (seed, mut rng) = rng();
-    let server = RunningServer::with(&["limits.commands_per_second=0"]);
-    let relay = relay(&server, seed);
-    let id = open(&server, true);
-    let (mut received, mut ack, mut published) = (Vec::new(), 0, 0);
-    let mut note = |answer: Option<Vec<Value>>, ack: &mut u64| {
-        let Some(answer) = answer else { return };
-        received.extend(events(&answer));
-        let reply = answer.last().expect("a reply comes last");
-        assert_successful(reply);
-        *ack = reply["ext"]["ack"].as_u64().expect("an ack");
-        assert_eq!(reply["ext"].get("encke"), None, "no gap");
-    };
-    for _ in 0..CONNECTIONS {
-        let mut socket = rng.random_bool(0.5).then(|| BreakingSocket::connect(relay.address));
-        for _ in 0..rng.random_range(1..6) {
-            let more = rng.random_range(0..8);
-            publish(&server, "/news", published + 1..=published + more);
-            published += more;
-            let connect = connect_now_with_ack(&id, ack);
-            let answer = match &mut socket {
-                Some(socket) => socket.request(&connect),
-                None => request_once(relay.address, &connect),
-            };
-            note(answer, &mut ack);
-        }
-    }
-    for _ in 0..2 {
-        note(request_once(server.public, &connect_now_with_ack(&id, ack)), &mut ack);
-    }
-    assert_eq!(received, up_to(published));
-}
-
 /// Messages arrive at most once and in order. Missing ones are reported.
 #[test]
 fn without_acknowledgements_lost_messages_are_reported() {
-    let (seed, mut rng) = rng();
+    let seed = encke_seeds::seed();
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut fates = SmallRng::seed_from_u64(seed ^ 1);
     let server = RunningServer::with(&["limits.commands_per_second=0"]);
-    let relay = relay(&server, seed);
-    let id = open(&server, false);
+    // Connections are cut somewhere after the response to the upgrade. One in four is left intact.
+    let relay = Relay::new(server.public, move || match fates.random_range(0..4) {
+        0 => Fate::Intact,
+        _ => Fate::Cut(fates.random_range(400..4_000)),
+    });
+    let id = BayeuxPolling::connect(server.public).open(&["/news"]);
     let (mut received, mut reported, mut published) = (Vec::<u64>::new(), BTreeSet::new(), 0);
     let mut note = |messages: Vec<Value>| {
         for message in messages {
@@ -193,7 +109,7 @@ fn without_acknowledgements_lost_messages_are_reported() {
         for _ in 0..rng.random_range(2..6) {
             socket.send(&connect_now(&id));
             let more = rng.random_range(0..24);
-            publish(&server, "/news", published + 1..=published + more);
+            server.admin.publish_each("/news", published + 1..=published + more);
             published += more;
             while let Some(messages) = socket.next(LISTEN_TIME) {
                 note(messages);

@@ -2,12 +2,10 @@ use encke_tests::waiting::until;
 use encke_tests::{Dashboard, RunningServer};
 use serde_json::json;
 
-use super::{client_of, server_with_users};
-
 #[test]
 fn axe_finds_nothing_serious_on_any_page() {
-    let server = server_with_users(&["limits.max_channels=1"]);
-    let mut alice = client_of(&server, "alice");
+    let server = RunningServer::with_tokens(&["limits.max_channels=1"]);
+    let mut alice = server.client_of("alice");
     alice.subscribe("news");
     server.admin.publish("news", json!({"any": "json", "long": "x".repeat(1000)}));
     let id = alice.hello.session.clone();
@@ -36,73 +34,27 @@ fn axe_finds_nothing_serious_on_any_page() {
         }
         check_accessibility(&mut page, place);
     }
-}
-
-#[test]
-fn axe_finds_nothing_serious_in_the_documents() {
-    let server = server_with_users(&[]);
     let mut page = Dashboard::open(server.admin.address(), "docs");
     page.await_visible("h1");
     check_accessibility(&mut page, "/docs");
 }
 
-/// Checks a page with axe, and for horizontal scrolling, in each colour scheme and window size.
+/// Checks a page with axe, and for horizontal scrolling, in both colour schemes and window sizes.
 #[track_caller]
 fn check_accessibility(page: &mut Dashboard, place: &str) {
-    for scheme in ["light", "dark"] {
-        for (width, height) in [(390, 844), (1280, 800)] {
-            page.perform("view", &json!([{ "width": width, "height": height, "colorScheme": scheme }]));
-            let view = format!("{place}, {scheme}, {width} wide");
-            assert_eq!(page.perform("axe", &json!([])), json!([]), "{view}");
-            let widths = page.perform("widths", &json!([]));
-            assert_eq!(widths[0], widths[1], "{view}: the page does not scroll sideways");
-        }
+    for (scheme, width, height) in [("light", 390, 844), ("dark", 1280, 800)] {
+        page.perform("view", &json!([{ "width": width, "height": height, "colorScheme": scheme }]));
+        let view = format!("{place}, {scheme}, {width} wide");
+        assert_eq!(page.perform("axe", &json!([])), json!([]), "{view}");
+        let widths = page.perform("widths", &json!([]));
+        assert_eq!(widths[0], widths[1], "{view}: the page does not scroll sideways");
     }
 }
 
+/// Each page has a title and takes the focus. The skip link keeps the page.
 #[test]
-fn skip_link_focuses_the_content_and_keeps_the_page() {
+fn pages_are_reached_by_keyboard() {
     let server = RunningServer::with(&[]);
-    let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
-    page.await_text("h1", "Channel");
-    page.fill("#data", "not to be lost");
-    skip_to_content(&mut page);
-    page.await_text("h1", "Channel");
-    assert_eq!(page.perform("title", &json!([])), "news · Encke");
-    assert_eq!(page.perform("kept", &json!(["not to be lost"])), true);
-    assert_eq!(page.perform("kept", &json!(["/#/channels/news"])), true, "the address is unchanged");
-
-    let server = RunningServer::with(&["auth.api_keys=['0123456789abcdef']"]);
-    let mut page = Dashboard::open(server.admin.address(), "#/limits");
-    page.await_text("h1", "Sign in");
-    skip_to_content(&mut page);
-    page.fill("#key", "0123456789abcdef");
-    page.press("Enter");
-    page.await_text("h1", "Limits");
-    until("the heading has the focus", || page.focused() == "Limits");
-}
-
-#[track_caller]
-fn skip_to_content(page: &mut Dashboard) {
-    page.tab_to("Skip to the content");
-    page.press("Enter");
-    until("the content has the focus", || page.count("main:focus") == 1);
-}
-
-#[test]
-fn unknown_page_has_no_name() {
-    let server = RunningServer::with(&[]);
-    let mut page = Dashboard::open(server.admin.address(), "#/nowhere/x");
-    page.await_text("h1", "Page not found");
-    assert_eq!(page.perform("title", &json!([])), "Not found · Encke");
-    page.go("#/sessions/");
-    page.await_text("h1", "Sessions");
-    assert_eq!(page.perform("title", &json!([])), "Sessions · Encke");
-}
-
-#[test]
-fn each_page_has_a_title_and_takes_the_focus() {
-    let server = server_with_users(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/");
     page.await_text("h1", "Overview");
     for title in ["Sessions", "Channels", "Limits", "Playground", "Overview"] {
@@ -113,4 +65,26 @@ fn each_page_has_a_title_and_takes_the_focus() {
         assert_eq!(page.perform("title", &json!([])), format!("{title} · Encke"));
         page.await_texts("nav [aria-current]", &[title]);
     }
+    page.go("#/nowhere/x");
+    page.await_text("h1", "Page not found");
+    assert_eq!(page.perform("title", &json!([])), "Not found · Encke");
+    page.go("#/sessions/");
+    page.await_text("h1", "Sessions");
+    assert_eq!(page.perform("title", &json!([])), "Sessions · Encke");
+
+    page.go("#/channels/news");
+    page.await_text("h1", "Channel");
+    page.fill("#data", "not to be lost");
+    skip_to_content(&mut page);
+    page.await_text("h1", "Channel");
+    assert_eq!(page.perform("title", &json!([])), "news · Encke");
+    assert_eq!(page.perform("kept", &json!(["not to be lost"])), true);
+    assert_eq!(page.perform("kept", &json!(["/#/channels/news"])), true, "the address is unchanged");
+}
+
+#[track_caller]
+pub(super) fn skip_to_content(page: &mut Dashboard) {
+    page.tab_to("Skip to the content");
+    page.press("Enter");
+    until("the content has the focus", || page.count("main:focus") == 1);
 }

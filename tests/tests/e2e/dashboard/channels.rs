@@ -2,29 +2,6 @@ use encke_tests::waiting::until;
 use encke_tests::{Dashboard, Launch, RunningServer};
 use serde_json::json;
 
-use super::quoted;
-
-#[test]
-fn channels_are_ranked_by_each_criterion() {
-    let server = RunningServer::with(&[]);
-    let mut clients = [server.client(), server.client()];
-    clients[0].subscribe("followed");
-    clients[1].subscribe("followed");
-    server.admin.publish("full", "x".repeat(5000));
-    for number in 0..30 {
-        server.admin.publish("busy", number);
-    }
-    let mut page = Dashboard::open(server.admin.address(), "#/channels");
-    for (title, first) in [("Busiest", "busy"), ("Largest", "full"), ("Most subscribers", "followed")] {
-        page.await_text(&format!("section:has(> h2:text('{title}')) tbody th .name"), first);
-    }
-    page.await_text("[data-channel='followed'][data-sort='subscribers']", "2");
-    let bytes = server.admin.get("/api/channels/full").json()["bytes"].as_f64().expect("it is a number");
-    let shown = page.text("[data-channel='full'][data-sort='bytes']").expect("it is shown");
-    let kib: f64 = shown.strip_suffix(" KiB").expect("the size is in KiB").parse().expect("it is a number");
-    assert!((kib - bytes / 1024.0).abs() < 0.01, "{shown} of {bytes}");
-}
-
 #[test]
 fn channel_page_shows_its_log_its_subscribers_and_a_form() {
     let server = RunningServer::with(&[]);
@@ -56,20 +33,31 @@ fn channel_page_shows_its_log_its_subscribers_and_a_form() {
     assert_eq!(log["messages"][1]["data"]["second"][0], 2);
     drop(client);
     page.await_text("section:has(> h2:text('Subscribers')) tbody .badge", "◐ suspended");
-}
 
-/// The dashboard must not parse and reformat JSON: JavaScript's numbers have only 53 bits of precision.
-#[test]
-fn json_is_published_and_shown_unchanged() {
-    let server = RunningServer::with(&[]);
+    // The dashboard must not parse and reformat JSON: JavaScript's numbers have only 53 bits of precision. A
+    // double click publishes once, and long data is cut between characters.
     let written = r#"{"a":9007199254740993,"b":[1e300,1.0,0.12345678901234567890]}"#;
-    let mut page = Dashboard::open(server.admin.address(), "#/channels/exact");
-    page.await_text("h1", "Channel");
+    page.go("#/channels/exact");
+    let notice = "This channel does not exist at the moment. It is created when a client subscribes or a \
+                  message is published to it.";
+    page.await_text(".notice", notice);
     page.fill("#data", written);
-    page.click("form .main");
+    page.perform("click", &json!(["form .main", {"clickCount": 2}]));
+    page.await_text("form [role='status']", "Published with offset 1.");
     page.await_texts(".log code", &[written]);
+    assert!(page.texts(".notice").is_empty());
     let log = server.admin.get("/api/channels/exact/history").body;
     assert!(log.contains(&format!("\"data\":{written}")), "{log}");
+    page.fill("#data", "2");
+    page.click("form .main");
+    page.await_texts(".log code", &["2", written]);
+
+    let beginning = "x".repeat(598);
+    server.admin.publish("long", format!("{beginning}🪐{beginning}"));
+    page.go("#/channels/long");
+    page.await_texts(".log code", &[&format!("\"{beginning}")]);
+    page.click("summary");
+    page.await_texts(".log details code", &[&format!("🪐{beginning}\"")]);
 }
 
 /// The new log has the same offsets as the old one, so the page cannot tell them apart by offset.
@@ -88,42 +76,4 @@ fn log_shows_new_messages_after_a_restart() {
         server.admin.publish("news", format!("new {number}"));
     }
     page.await_texts(".log code", &["\"new 1\"", "\"new 0\""]);
-}
-
-#[test]
-fn a_double_click_publishes_once() {
-    let server = RunningServer::with(&[]);
-    let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
-    page.await_visible("#data");
-    page.fill("#data", "1");
-    page.perform("click", &json!(["form .main", {"clickCount": 2}]));
-    page.await_text("form [role='status']", "Published with offset 1.");
-    page.fill("#data", "2");
-    page.click("form .main");
-    page.await_texts(".log code", &["2", "1"]);
-}
-
-#[test]
-fn long_data_is_cut_between_characters() {
-    let server = RunningServer::with(&[]);
-    let beginning = "x".repeat(598);
-    server.admin.publish("news", format!("{beginning}🪐{beginning}"));
-    let mut page = Dashboard::open(server.admin.address(), "#/channels/news");
-    page.await_texts(".log code", &[&format!("\"{beginning}")]);
-    page.click("summary");
-    page.await_texts(".log details code", &[&format!("🪐{beginning}\"")]);
-}
-
-#[test]
-fn missing_channel_is_created_by_a_publish() {
-    let server = RunningServer::with(&[]);
-    let mut page = Dashboard::open(server.admin.address(), "#/channels/later");
-    page.await_text(
-        ".notice",
-        "This channel does not exist at the moment. It is created when a client subscribes or a message is published to it.",
-    );
-    page.fill("#data", &quoted("now"));
-    page.click("form .main");
-    page.await_texts(".log code", &["\"now\""]);
-    assert!(page.texts(".notice").is_empty());
 }

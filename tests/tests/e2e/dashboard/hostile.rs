@@ -1,8 +1,8 @@
-use encke_tests::Dashboard;
 use encke_tests::waiting::until;
+use encke_tests::{Dashboard, RunningServer};
 use serde_json::json;
 
-use super::{client_of, quoted, server_with_users};
+use super::quoted;
 
 /// Names that clients may choose for channels and users: markup, text that ends an attribute, characters that
 /// reverse the direction of text, and a name of the maximum length.
@@ -39,13 +39,13 @@ fn assert_harmless(page: &mut Dashboard) {
 
 #[test]
 fn names_and_data_are_never_treated_as_markup() {
-    let server = server_with_users(&[]);
+    let server = RunningServer::with_tokens(&[]);
     let names = hostile_names();
     let clients: Vec<_> = names
         .iter()
         .map(|name| {
-            let mut client = client_of(&server, name);
-            let reply = client.request(&json!({"id": 1, "subscribe": {"channel": name}}).to_string());
+            let mut client = server.client_of(name);
+            let reply = client.request(json!({"id": 1, "subscribe": {"channel": name}}));
             assert_eq!(reply["ok"]["channel"], **name, "{reply}");
             server.admin.publish(name, json!({ "<b onclick=alert(5)>": name }));
             (client.hello.session.clone(), client.into_background())

@@ -10,20 +10,7 @@ mod playground;
 mod sessions;
 mod sign_in;
 
-use encke_tests::tokens::{SECRET, sign};
-use encke_tests::{Client, Launch, RunningServer};
 use serde_json::{Value, json};
-
-/// Starts a server whose clients have user names.
-fn server_with_users(settings: &[&str]) -> RunningServer {
-    Launch::with(settings).environment("ENCKE_AUTH__SECRET", SECRET).start()
-}
-
-/// Connects a client as this user with all permissions.
-fn client_of(server: &RunningServer, user: &str) -> Client {
-    let claims = json!({"sub": user, "channels": {"*": ["subscribe", "publish", "presence"]}});
-    Client::connect(server.public, &format!("token={}", sign(&claims, SECRET)))
-}
 
 /// Returns the values of `key` in an array of objects, in order.
 fn names(array: &Value, key: &str) -> Vec<String> {

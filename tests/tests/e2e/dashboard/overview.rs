@@ -1,5 +1,5 @@
 use encke_tests::process::Signal;
-use encke_tests::waiting::{TIMEOUT, until};
+use encke_tests::waiting::until;
 use encke_tests::{Dashboard, EventStream, Launch, RunningServer};
 use serde_json::{Value, json};
 
@@ -10,9 +10,7 @@ fn populated_server() -> (RunningServer, Vec<encke_tests::client::BackgroundClie
     for client in &mut clients {
         client.subscribe("news");
     }
-    for number in 0..7 {
-        server.admin.publish("news", number);
-    }
+    server.admin.publish_each("news", 0..7);
     let stream = EventStream::open(server.public, "channels=news");
     let _ = server.suspended_session();
     (server, clients.into_iter().map(encke_tests::Client::into_background).collect(), stream)
@@ -23,8 +21,8 @@ fn number(value: &Value) -> u64 {
 }
 
 #[test]
-fn overview_agrees_with_the_api() {
-    let (server, _clients, _stream) = populated_server();
+fn overview_and_limits_agree_with_the_api_and_the_chart_is_read_by_keyboard() {
+    let (server, clients, _stream) = populated_server();
     let mut page = Dashboard::open(server.admin.address(), "#/");
     page.await_text("#stream b", "live");
     assert_eq!(page.perform("title", &json!([])), "Overview · Encke");
@@ -34,10 +32,8 @@ fn overview_agrees_with_the_api() {
     page.await_text("[data-panel='Sessions by phase'] [data-series='attached']", "4");
     page.await_text("[data-panel='Sessions by phase'] [data-series='suspended']", "1");
     let metrics = server.admin.metrics();
-    assert_eq!(
-        (metrics.total("encke_connections"), metrics.value("encke_messages_published_total")),
-        (4.0, 7.0)
-    );
+    assert_eq!(metrics.total("encke_connections"), 4.0);
+    assert_eq!(metrics.value("encke_messages_published_total"), 7.0);
     page.await_text("[data-name='connections']", "4");
     page.await_text("[data-panel='Connections'] [data-series='websocket json']", "3");
     page.await_text("[data-panel='Connections'] [data-series='sse json']", "1");
@@ -55,13 +51,8 @@ fn overview_agrees_with_the_api() {
     });
     let label = page.perform("attribute", &json!(["canvas", "aria-label"]));
     assert!(label.as_str().is_some_and(|label| label.starts_with("The wheel holds ")), "{label}");
-}
 
-#[test]
-fn chart_can_be_read_by_keyboard() {
-    let (server, _clients, _stream) = populated_server();
-    let mut page = Dashboard::open(server.admin.address(), "#/");
-    page.await_text("[data-name='sessions']", "5");
+    // The chart can be read by keyboard.
     page.click("[data-panel='Sessions by phase'] .chart");
     page.press("End");
     let shows = |page: &mut Dashboard, part: &str| page.text(".at").is_some_and(|text| text.contains(part));
@@ -80,6 +71,19 @@ fn chart_can_be_read_by_keyboard() {
     // The new session evicts the suspended one.
     let _more = server.client();
     until("the current value is announced on return", || now(&mut page, "now: attached 5, suspended 0"));
+
+    // The limit that is reached comes first.
+    page.go("#/limits");
+    page.await_text(".limits tbody tr:first-child code", "limits.max_sessions");
+    page.await_text(".limits tbody tr:first-child .word", "full");
+    assert_eq!(page.number("limits.max_sessions.used"), Some(5));
+    assert_eq!(page.number("limits.max_sessions.max"), Some(5));
+    until("the summary is shown", || {
+        page.text("[data-name='says']")
+            .is_some_and(|text| text.starts_with("1 of ") && text.ends_with(" is near or reached."))
+    });
+    assert_eq!(server.admin.kick(&clients[0].hello.session).status, 204);
+    page.await_text(".limits tbody tr:first-child .word", "near");
 }
 
 #[test]
@@ -97,23 +101,6 @@ fn a_scheme_without_slots_has_bars() {
 }
 
 #[test]
-fn limit_that_is_nearly_reached_comes_first() {
-    let (server, clients, _stream) = populated_server();
-    let mut page = Dashboard::open(server.admin.address(), "#/limits");
-    page.await_text(".limits tbody tr:first-child code", "limits.max_sessions");
-    page.await_text(".limits tbody tr:first-child .word", "full");
-    assert_eq!(page.number("limits.max_sessions.used"), Some(5));
-    assert_eq!(page.number("limits.max_sessions.max"), Some(5));
-    until("the summary is shown", || {
-        page.text("[data-name='says']")
-            .is_some_and(|text| text.starts_with("1 of ") && text.ends_with(" is near or reached."))
-    });
-    let left = clients.into_iter().next().expect("there are clients").hello.session.clone();
-    assert_eq!(server.admin.kick(&left).status, 204);
-    page.await_text(".limits tbody tr:first-child .word", "near");
-}
-
-#[test]
 fn stream_reconnects_to_a_restarted_server() {
     let mut server = RunningServer::with(&[]);
     let (public, admin) = (server.public.to_string(), server.admin.address().to_string());
@@ -121,7 +108,7 @@ fn stream_reconnects_to_a_restarted_server() {
     page.await_text("#stream b", "live");
     page.await_text("[data-name='sessions']", "0");
     server.signal(Signal::KILL);
-    server.await_exit(TIMEOUT);
+    server.await_exit();
     page.await_text("#stream b", "reconnecting");
     let server = Launch::listening_on_both(&public, &admin).start();
     let _client = server.client().into_background();

@@ -3,20 +3,19 @@ use std::path::PathBuf;
 use encke_tests::client::BackgroundClient;
 use encke_tests::crowd::CROWD_TIMEOUT;
 use encke_tests::loadgen::LoadgenRun;
-use encke_tests::tokens::{SECRET, sign};
+use encke_tests::tokens::token;
 use encke_tests::waiting::{eventually_within, until};
-use encke_tests::{Client, Dashboard, EventStream, Hello, RunningServer};
+use encke_tests::{Client, Dashboard, EventStream, RunningServer};
 use serde_json::json;
-
-use super::{client_of, server_with_users};
 
 /// Maximum size of a picture, in bytes. The README shows all pictures.
 const MAX_BYTES: u64 = 150_000;
 
-/// Minimum uptime of the server in the pictures, in milliseconds.
-const MIN_UPTIME_MS: f64 = 25_000.0;
-
-const USERS: [&str; 8] = ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"];
+/// Returns the minimum uptime of the server in the pictures, in milliseconds. The README's charts show more than
+/// the test needs.
+fn min_uptime_ms() -> f64 {
+    if is_for_readme() { 25_000.0 } else { 5_000.0 }
+}
 
 /// Channels, each with the number of rounds between its messages.
 const CHANNELS: [(&str, usize); 6] = [
@@ -28,49 +27,37 @@ const CHANNELS: [(&str, usize); 6] = [
     ("orders", 16),
 ];
 
-/// Activity on the server: clients connect, some disconnect and resume, and messages are published.
-struct Activity<'a> {
-    server: &'a RunningServer,
-    staying: Vec<BackgroundClient>,
-    away: Vec<(&'static str, Hello)>,
-    round: usize,
-}
-
-impl Activity<'_> {
-    fn next_round(&mut self) {
-        self.round += 1;
-        for (channel, _) in CHANNELS.iter().filter(|(_, every)| self.round.is_multiple_of(*every)) {
-            self.server.admin.publish(channel, json!({ "round": self.round, "from": "somewhere" }));
+/// Publishes messages until the server's uptime, as shown on its page, exceeds a part of the minimum. Clients
+/// connect, and some of them leave.
+#[track_caller]
+fn run_until(server: &RunningServer, page: &mut Dashboard, staying: &mut Vec<BackgroundClient>, part: f64) {
+    let mut round = 0_usize;
+    eventually_within(CROWD_TIMEOUT, "the server has been up for long enough", || {
+        round += 1;
+        for (channel, _) in CHANNELS.iter().filter(|(_, every)| round.is_multiple_of(*every)) {
+            server.admin.publish(channel, json!({ "round": round, "from": "somewhere" }));
         }
-        let user = USERS[self.round % USERS.len()];
-        if self.round.is_multiple_of(11) {
-            let mut client = client_of(self.server, user);
-            client.subscribe(CHANNELS[self.round % CHANNELS.len()].0);
-            if self.round.is_multiple_of(2) {
-                self.staying.push(client.into_background());
-            } else {
-                self.away.push((user, client.drop_connection()));
+        if round.is_multiple_of(11) {
+            let mut client = server.client_of(["bob", "carol", "dave", "erin"][round % 4]);
+            client.subscribe(CHANNELS[round % CHANNELS.len()].0);
+            if round.is_multiple_of(2) {
+                staying.push(client.into_background());
             }
         }
-        if self.round.is_multiple_of(37)
-            && let Some((user, hello)) = self.away.pop()
-        {
-            self.staying.push(resume(self.server, user, &hello).into_background());
-        }
-    }
+        let uptime = page.perform("attribute", &json!(["[data-uptime-ms]", "data-uptime-ms"]));
+        let uptime_ms = uptime.as_str()?.parse::<f64>().ok()?;
+        (uptime_ms > part * min_uptime_ms()).then_some(())
+    });
 }
 
-fn resume(server: &RunningServer, user: &str, hello: &Hello) -> Client {
-    let token = sign(&json!({ "sub": user, "channels": { "*": ["subscribe"] } }), SECRET);
-    Client::connect(server.public, &format!("resume={}&token={token}", hello.resume))
+/// Whether the pictures replace those of the README (`ENCKE_PICTURES=1`).
+fn is_for_readme() -> bool {
+    std::env::var_os("ENCKE_PICTURES").is_some()
 }
 
-/// Returns the directory for the pictures: `target/pictures`, or with `ENCKE_PICTURES=1` the directory of the
-/// README's pictures.
 fn folder() -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    let is_for_readme = std::env::var_os("ENCKE_PICTURES").is_some();
-    root.join(if is_for_readme { "server/dashboard/pictures" } else { "target/pictures" })
+    root.join(if is_for_readme() { "server/dashboard/pictures" } else { "target/pictures" })
 }
 
 #[track_caller]
@@ -88,47 +75,38 @@ fn take(page: &mut Dashboard, name: &str, height: u32) {
     page.perform("view", &json!([{ "width": 1280, "height": 800, "colorScheme": "light" }]));
 }
 
-/// Continues the activity until the server's uptime, as shown on its page, exceeds `age_ms`.
-#[track_caller]
-fn run_until(activity: &mut Activity<'_>, page: &mut Dashboard, age_ms: f64) {
-    eventually_within(CROWD_TIMEOUT, "the server has been up for long enough", || {
-        activity.next_round();
-        let uptime = page.perform("attribute", &json!(["[data-uptime-ms]", "data-uptime-ms"]));
-        uptime.as_str()?.parse::<f64>().ok().filter(|uptime_ms| *uptime_ms > age_ms)
-    });
-}
-
 /// Starts clients of this user that stay connected and answer pings.
 fn crowd(server: &RunningServer, user: &str) -> LoadgenRun {
-    let token = sign(&json!({ "sub": user }), SECRET);
+    let token = token(user, json!({}));
     let arguments = ["--connections", "90", "--rate", "50", "--duration", "5m", "--token", &token];
     LoadgenRun::start("hold", server, &arguments)
 }
 
 #[test]
 fn pictures_of_all_pages() {
-    let server = server_with_users(&[
+    let server = RunningServer::with_tokens(&[
         "session.ping_interval=5s",
         "session.pong_timeout=3s",
         "limits.max_sessions=400",
         "limits.max_channels=8",
     ]);
-    let mut alice = client_of(&server, "alice");
+    let mut alice = server.client_of("alice");
     for channel in ["news", "chat.lobby", "/games/**"] {
         alice.subscribe(channel);
     }
     let alice = alice.into_background();
     let _crowds = ["kiosk", "phone", "wall"].map(|user| crowd(&server, user));
-    let token = sign(&json!({ "sub": "alice", "channels": { "*": ["subscribe"] } }), SECRET);
+    let token = token("alice", json!({}));
     let _stream = EventStream::open(server.public, &format!("channels=news&token={token}"));
-    let mut activity = Activity { server: &server, staying: Vec::new(), away: Vec::new(), round: 0 };
-    let mut page = Dashboard::open(server.admin.address(), "#/");
-    run_until(&mut activity, &mut page, 0.4 * MIN_UPTIME_MS);
-    let hello = alice.hello.clone();
+    CHANNELS.iter().for_each(|(channel, _)| _ = server.admin.publish(channel, json!({ "round": 0 })));
+    let (mut page, mut staying) = (Dashboard::open(server.admin.address(), "#/"), Vec::new());
+    run_until(&server, &mut page, &mut staying, 0.4);
+    let resume = alice.hello.resume.clone();
     drop(alice);
-    run_until(&mut activity, &mut page, 0.6 * MIN_UPTIME_MS);
-    let alice = resume(&server, "alice", &hello).into_background();
-    run_until(&mut activity, &mut page, MIN_UPTIME_MS);
+    run_until(&server, &mut page, &mut staying, 0.6);
+    let query = format!("resume={resume}&token={token}");
+    let alice = Client::connect(server.public, &query).into_background();
+    run_until(&server, &mut page, &mut staying, 1.0);
     take(&mut page, "overview", 1060);
 
     page.go("#/sessions");
@@ -144,7 +122,7 @@ fn pictures_of_all_pages() {
     take(&mut page, "channels", 700);
 
     page.go("#/channels/chat.lobby");
-    until("the log is shown", || page.texts(".log code").len() > 10);
+    until("the log is shown", || !page.texts(".log code").is_empty());
     page.await_visible("tbody .badge");
     take(&mut page, "channel", 800);
 

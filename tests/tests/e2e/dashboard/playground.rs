@@ -1,12 +1,12 @@
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::thread;
 
+use encke_tests::port::listen;
+use encke_tests::tokens::token;
 use encke_tests::waiting::{eventually, until};
 use encke_tests::{Dashboard, Launch, RunningServer};
 use serde_json::json;
 use tungstenite::Message;
-
-use super::server_with_users;
 
 const STATE: &str = "[data-name='player']";
 
@@ -82,8 +82,7 @@ fn ended_session_cannot_be_resumed() {
 
 #[test]
 fn attempt_to_connect_can_be_dropped() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("the listener is bound");
+    let (_listener, address) = listen();
     let server = RunningServer::with(&[&format!("listen.public_url=http://{address}")]);
     let mut page = Dashboard::open(server.admin.address(), "#/playground");
     page.fill("#token", "some.token");
@@ -101,8 +100,7 @@ fn attempt_to_connect_can_be_dropped() {
 
 /// Starts a server that sends frames which Encke never sends.
 fn foreign_server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("the listener is bound");
+    let (listener, address) = listen();
     thread::spawn(move || {
         let (stream, _) = listener.accept().expect("the page connects");
         let mut socket = tungstenite::accept(stream).expect("the page upgrades");
@@ -141,22 +139,6 @@ fn unknown_frames_are_shown_unchanged() {
 }
 
 #[test]
-fn newest_frames_are_kept() {
-    const KEPT: usize = 500;
-    let server = RunningServer::with(&["session.ping_interval=1h"]);
-    let (mut page, _) = connected(&server);
-    send_template(&mut page, "subscribe");
-    await_frame(&mut page, "received", r#"{"reply":{"id":1,"ok""#);
-    for number in 1..=KEPT + 10 {
-        server.admin.publish("news", number);
-    }
-    let newest =
-        format!(r#"{{"message":{{"seq":{0},"channel":"news","offset":{0},"data":{0}}}}}"#, KEPT + 10);
-    until("the newest frame is shown", || page.text("[data-way]").as_deref() == Some(&*newest));
-    assert_eq!(page.texts("[data-way]").len(), KEPT);
-}
-
-#[test]
 fn silent_client_is_detected() {
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
     let (mut page, id) = connected(&server);
@@ -168,31 +150,22 @@ fn silent_client_is_detected() {
         "Closed by the server: 4000 (pong_timeout). The session waits for you to reconnect.",
     );
     page.await_text("main .badge", "◐ suspended");
-    server.logs.await_lifecycle(&id, &[("opened", "connect"), ("suspended", "pong_timeout")]);
+    server.await_lifecycle(&id, "opened connect, suspended pong_timeout");
     page.click("button:text-is('Reconnect')");
     page.await_text(STATE, "Recovered: the same session, and no messages were lost.");
 }
 
+/// The page connects to `listen.public_url`.
 #[test]
 fn client_without_a_token_sees_the_close_code() {
-    let server = server_with_users(&[]);
-    let mut page = Dashboard::open(server.admin.address(), "#/playground");
-    page.click("button:text-is('Connect')");
-    until("the reason is shown", || page.text(STATE).is_some_and(|text| text.contains("4102")));
-    let claims = json!({"sub": "alice", "channels": {"*": ["subscribe"]}});
-    page.fill("#token", &encke_tests::tokens::sign(&claims, encke_tests::tokens::SECRET));
-    page.click("button:text-is('Connect')");
-    page.await_text(STATE, "Connected, in a new session.");
-}
-
-#[test]
-fn page_connects_to_the_public_url() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with_tokens(&[]);
     let url = format!("listen.public_url=http://localhost:{}/", server.public.port());
     let other = Launch::with(&[&url]).start();
     let mut page = Dashboard::open(other.admin.address(), "#/playground");
     page.click("button:text-is('Connect')");
+    until("the reason is shown", || page.text(STATE).is_some_and(|text| text.contains("4102")));
+    page.fill("#token", &token("alice", json!({})));
+    page.click("button:text-is('Connect')");
     page.await_text(STATE, "Connected, in a new session.");
-    assert_eq!(server.admin.metrics().connections(), 1.0);
     assert!(page.sockets()[0].starts_with(&format!("ws://localhost:{}/ws?", server.public.port())));
 }

@@ -4,19 +4,18 @@ use encke_tests::waiting::until;
 use encke_tests::{Client, Dashboard, RunningServer};
 use serde_json::json;
 
-use super::{client_of, names, server_with_users};
+use super::names;
 
 const ROWS: &str = ".list tbody th";
 
-/// Returns the selector of a session's row.
 fn link(id: &str) -> String {
     format!(".list a[href='#/sessions/{id}']")
 }
 
 #[test]
 fn table_has_filters_and_pages() {
-    let server = server_with_users(&["session.reconnect_window=10m"]);
-    let clients: Vec<_> = (0..60).map(|number| client_of(&server, &format!("user-{number}"))).collect();
+    let server = RunningServer::with_tokens(&["session.reconnect_window=10m"]);
+    let clients: Vec<_> = (0..60).map(|number| server.client_of(&format!("user-{number}"))).collect();
     let ids: BTreeSet<_> = clients.iter().map(|client| client.hello.session.clone()).collect();
     let clients: Vec<_> = clients.into_iter().map(Client::into_background).collect();
     let mut page = Dashboard::open(server.admin.address(), "#/sessions");
@@ -48,8 +47,8 @@ fn table_has_filters_and_pages() {
 
 #[test]
 fn session_page_agrees_with_the_api() {
-    let server = server_with_users(&["session.reconnect_window=10m", "session.ping_interval=10m"]);
-    let mut alice = client_of(&server, "alice");
+    let server = RunningServer::with_tokens(&["session.reconnect_window=10m", "session.ping_interval=10m"]);
+    let mut alice = server.client_of("alice");
     alice.subscribe("news");
     alice.subscribe("chat");
     server.admin.publish("news", 1);
@@ -84,17 +83,13 @@ fn session_page_agrees_with_the_api() {
     page.await_text(".badge", "○ closed");
     page.await_text(".acts .note", "The session has already ended.");
     until("the timeline ends with the close", || page.text(".events b").is_some_and(|last| last == "closed"));
-}
 
-#[test]
-fn unknown_session_is_reported() {
-    let server = RunningServer::with(&[]);
-    let mut page = Dashboard::open(server.admin.address(), "#/sessions/s_fjuLroW4R2mZ1cY0pX9dTA");
+    page.go("#/sessions/s_fjuLroW4R2mZ1cY0pX9dTA");
     page.await_text(".notice", "Unknown session: it ended long ago, or never existed.");
 }
 
 #[test]
-fn session_is_ended_by_keyboard_after_confirmation() {
+fn session_is_disconnected_and_ended_after_confirmation() {
     let server = RunningServer::with(&[]);
     let client = server.client();
     let id = client.hello.session.clone();
@@ -114,24 +109,6 @@ fn session_is_ended_by_keyboard_after_confirmation() {
     assert_eq!(page.focused(), "End session…");
     assert_eq!(server.admin.phase(&id).as_deref(), Some("attached"));
 
-    page.press("Enter");
-    page.tab_to("End session");
-    page.press("Enter");
-    assert_eq!(client.await_close(), 4101);
-    page.await_text(".badge", "○ closed");
-    server.await_removal(&id);
-    page.await_text(".acts .note", "The session has already ended.");
-    assert_eq!(page.focused(), "End session…");
-}
-
-#[test]
-fn session_is_disconnected_after_confirmation() {
-    let server = RunningServer::with(&[]);
-    let client = server.client();
-    let id = client.hello.session.clone();
-    let client = client.into_background();
-    let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
-    page.await_text(".badge", "● attached");
     page.click("text=Disconnect…");
     page.click("dialog .danger");
     assert_eq!(client.await_close(), 4007);
@@ -139,12 +116,20 @@ fn session_is_disconnected_after_confirmation() {
     page.click("text=Disconnect…");
     page.click("dialog .danger");
     page.await_text(".notice", "The session has no connection now.");
+    page.tab_to("End session…");
+    page.press("Enter");
+    page.tab_to("End session");
+    page.press("Enter");
+    page.await_text(".badge", "○ closed");
+    server.await_removal(&id);
+    page.await_text(".acts .note", "The session has already ended.");
+    assert_eq!(page.focused(), "End session…");
 }
 
 #[test]
 fn confirmation_names_its_session_and_closes_with_its_page() {
-    let server = server_with_users(&[]);
-    let clients = ["alice", "bob"].map(|name| client_of(&server, name));
+    let server = RunningServer::with_tokens(&[]);
+    let clients = ["alice", "bob"].map(|name| server.client_of(name));
     let [alice, bob] = clients.each_ref().map(|client| client.hello.session.clone());
     let _clients = clients.map(Client::into_background);
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{alice}"));

@@ -2,6 +2,8 @@ use encke_tests::waiting::{eventually, until};
 use encke_tests::{Dashboard, Launch, RunningServer};
 use serde_json::json;
 
+use super::access::skip_to_content;
+
 const ALL: &str = "all-key-0123456789";
 const READ: &str = "read-key-0123456789";
 const PUBLISH: &str = "publish-key-0123456789";
@@ -20,7 +22,7 @@ fn sign_in(page: &mut Dashboard, key: &str) {
 }
 
 #[test]
-fn key_is_required_and_not_stored() {
+fn key_is_required_and_not_stored_and_its_scopes_are_respected() {
     let server = server();
     let client = server.client();
     let id = client.hello.session.clone();
@@ -28,6 +30,7 @@ fn key_is_required_and_not_stored() {
     let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
     page.await_text("h1", "Sign in");
     assert!(page.texts("[role='alert']").is_empty(), "no key was tried yet");
+    skip_to_content(&mut page);
     sign_in(&mut page, "some-key-0123456789");
     page.await_text("[role='alert']", "The server does not accept this key.");
     sign_in(&mut page, PUBLISH);
@@ -40,8 +43,14 @@ fn key_is_required_and_not_stored() {
         assert_eq!(page.perform("kept", &json!([key])), false, "{key}");
     }
     page.perform("reload", &json!([]));
-    sign_in(&mut page, ALL);
+    // This key allows no actions.
+    sign_in(&mut page, READ);
     page.await_text(".badge", "● attached");
+    page.await_text(".acts .note", "Your API key lacks the scope sessions.");
+    assert_eq!(page.count(".acts button[aria-disabled='true']"), 2);
+    page.go("#/channels/news");
+    page.await_text("form .note", "Your API key lacks the scope publish.");
+    assert_eq!(page.count("fieldset:disabled"), 1);
     page.click("text=Sign out");
     page.await_text("h1", "Sign in");
     page.await_text("#stream b", "signed out");
@@ -94,21 +103,4 @@ fn sign_out_removes_everything_of_the_last_client() {
     assert_eq!(page.count("[data-way]"), 0);
     assert_eq!(page.perform("kept", &json!([TOKEN])), false);
     assert_eq!(page.perform("kept", &json!([id])), false);
-}
-
-#[test]
-fn read_only_key_allows_no_actions() {
-    let server = server();
-    let mut client = server.client();
-    client.subscribe("news");
-    let id = client.hello.session.clone();
-    let _client = client.into_background();
-    let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
-    sign_in(&mut page, READ);
-    page.await_text(".badge", "● attached");
-    page.await_text(".acts .note", "Your API key lacks the scope sessions.");
-    assert_eq!(page.count(".acts button[aria-disabled='true']"), 2);
-    page.go("#/channels/news");
-    page.await_text("form .note", "Your API key lacks the scope publish.");
-    assert_eq!(page.count("fieldset:disabled"), 1);
 }

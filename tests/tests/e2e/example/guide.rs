@@ -48,7 +48,7 @@ fn await_no_session(server: &RunningServer, user: &str) {
 
 fn interrupt(mut process: Process) {
     process.signal(Signal::INT);
-    assert_eq!(process.await_exit(TIMEOUT).code(), Some(0));
+    assert_eq!(process.await_exit().code(), Some(0));
 }
 
 #[track_caller]
@@ -75,7 +75,7 @@ fn guide_works_word_for_word() {
     let mut server = example.launch(start_server).start();
     let both = ["alice", "bob"];
     let address = example.backend.address.to_string();
-    let mut pages = Script::start("example.mjs", &[&[&*address], &both[..]].concat());
+    let mut pages = Script::start_in_browser("example.mjs", &[&[&*address], &both[..]].concat());
     for name in both {
         until(format!("{name} sees both: {}", pages.stderr_text()), || {
             let present = on_page(&pages, name)["present"].as_str().unwrap_or_default().to_owned();
@@ -98,7 +98,7 @@ fn guide_works_word_for_word() {
     await_messages(&pages, &both, &["alice: one", "bob: two", "alice: three"]);
 
     server.signal(Signal::INT);
-    assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
+    assert_eq!(server.await_exit().code(), Some(0));
     run_command(&mut pages, &json!({"say": ["bob", "four"]}));
     server = example.launch(start_server).start();
     await_messages(&pages, &both, &["alice: one", "bob: two", "alice: three", "bob: four"]);

@@ -5,48 +5,31 @@
 mod guide;
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use encke_tests::port::Port;
 use encke_tests::process::Process;
 use encke_tests::waiting::until;
 use encke_tests::{HttpResponse, Launch, admin};
 use serde_json::Value;
-use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 /// Commands that start the backend and the server.
-pub(crate) const BACKEND: &str = "mkdir -p /tmp/encke && python3 tests/example/backend.py";
-pub(crate) const SERVER: &str = "cargo run --release -- --config tests/example/encke.toml";
+const BACKEND: &str = "mkdir -p /tmp/encke && python3 tests/example/backend.py";
+const SERVER: &str = "cargo run --release -- --config tests/example/encke.toml";
 
 /// Copy of the example. See the [module](self).
-pub(crate) struct Example {
+struct Example {
     clone: TempDir,
-    pub(crate) backend: Port,
-    pub(crate) public: Port,
+    backend: Port,
+    public: Port,
     admin: Port,
 }
 
-/// Port that stays reserved while nothing listens on it.
-pub(crate) struct Port {
-    pub(crate) address: SocketAddr,
-    _bound: Socket,
-}
-
-impl Port {
-    /// Binds without listening, with an option that lets other processes bind to the port as well and listen.
-    fn reserve() -> Self {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-        socket.set_reuse_address(true).expect("the socket accepts the option");
-        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("there is a free port");
-        let address = socket.local_addr().ok().and_then(|address| address.as_socket());
-        Self { address: address.expect("the socket is bound"), _bound: socket }
-    }
-}
-
 impl Example {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         let [backend, public, admin] = [Port::reserve(), Port::reserve(), Port::reserve()];
         let example = Self { clone: tempfile::tempdir().expect("a folder"), backend, public, admin };
         let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("example");
@@ -71,7 +54,7 @@ impl Example {
 
     /// Returns a shell that runs a command from the README in the clone, and that becomes the last program of
     /// that command.
-    pub(crate) fn shell(&self, command: &str) -> Command {
+    fn shell(&self, command: &str) -> Command {
         let (before, last) = command.rsplit_once("&& ").unwrap_or(("true ", command));
         let mut shell = Command::new("sh");
         shell
@@ -82,16 +65,15 @@ impl Example {
 
     /// Starts the backend and waits until it listens.
     #[track_caller]
-    pub(crate) fn start_backend(&self, command: &str) -> Process {
-        let child = self.shell(command).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        let backend = Process::new(child.expect("sh is installed"));
+    fn start_backend(&self, command: &str) -> Process {
+        let backend = Process::start(&mut self.shell(command));
         until("the backend listens", || TcpStream::connect(self.backend.address).is_ok());
         backend
     }
 
     /// Returns the server under test with the arguments from the README.
     #[track_caller]
-    pub(crate) fn launch(&self, command: &str) -> Launch {
+    fn launch(&self, command: &str) -> Launch {
         let arguments = command.strip_prefix("cargo run --release -- ").expect("the command runs the server");
         let [public, admin] = [&self.public, &self.admin].map(|port| port.address.to_string());
         let launch = Launch::listening_on_both(&public, &admin);
@@ -99,21 +81,9 @@ impl Example {
         arguments.split(' ').fold(launch, Launch::argument)
     }
 
-    /// Returns the backend's response to a `GET` of this path.
-    #[track_caller]
-    pub(crate) fn get(&self, path: &str, headers: &str) -> String {
-        let Port { address, .. } = self.backend;
-        let answer = admin::send_request(
-            address,
-            &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n"),
-        );
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.body
-    }
-
     /// Returns the backend's response to a `POST` of this body.
     #[track_caller]
-    pub(crate) fn post(&self, path: &str, body: &str) -> HttpResponse {
+    fn post(&self, path: &str, body: &str) -> HttpResponse {
         let Port { address, .. } = self.backend;
         let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
         admin::send_request(address, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
@@ -122,14 +92,17 @@ impl Example {
     /// Returns all events that the server has sent to the backend, once each, in the order of their first
     /// arrival.
     #[track_caller]
-    pub(crate) fn events(&self) -> Vec<Value> {
-        serde_json::from_str(&self.get("/events", "")).expect("the backend answers JSON")
+    fn events(&self) -> Vec<Value> {
+        let Port { address, .. } = self.backend;
+        let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        let answer = admin::send_request(address, &request);
+        serde_json::from_str(&answer.body).expect("the backend answers JSON")
     }
 }
 
 /// Returns the names of a session's events, asserting that the events are numbered from 1.
 #[track_caller]
-pub(crate) fn names<'a>(events: &'a [Value], session: &str) -> Vec<&'a str> {
+fn names<'a>(events: &'a [Value], session: &str) -> Vec<&'a str> {
     let own: Vec<_> = events.iter().filter(|event| event["session"] == session).collect();
     let numbers: Vec<_> = own.iter().map(|event| event["number"].as_u64()).collect();
     assert_eq!(numbers, (1..).map(Some).take(own.len()).collect::<Vec<_>>(), "{session}: {own:?}");

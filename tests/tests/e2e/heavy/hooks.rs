@@ -1,21 +1,19 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use encke_core::session::{LifecycleEvent, Transition};
 use encke_server::config::Settings;
 use encke_server::events::Hooks;
 use encke_server::systemd::Supervisor;
 use encke_server::{Server, SessionId};
-use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{MAX_LATENESS, heavy_test_lock, let_pass, until};
 use encke_tests::{Admin, Client, FakeSupervisor};
 use parking_lot::Mutex;
 
-const WINDOW: Duration = Duration::from_secs(1);
 const OTHERS: usize = 20;
 
-/// Hooks that block on the expiry of one session and record when the other sessions expire.
+/// Hooks that block on the expiry of one session until all others have expired.
 #[derive(Clone, Default)]
 struct BlockOnOneExpiry(Arc<ExpiryRecord>);
 
@@ -24,7 +22,7 @@ struct ExpiryRecord {
     blocked_session: Mutex<Option<String>>,
     blocked: AtomicBool,
     has_finished: AtomicBool,
-    expired: Mutex<Vec<(String, Instant)>>,
+    expired: AtomicUsize,
 }
 
 impl Hooks for BlockOnOneExpiry {
@@ -32,15 +30,14 @@ impl Hooks for BlockOnOneExpiry {
         if event.transition != Transition::Expired {
             return;
         }
-        let ExpiryRecord { blocked_session: blocks_on, blocked, has_finished: over, expired } = &*self.0;
-        let id = session.to_string();
-        if blocks_on.lock().as_ref() == Some(&id) {
-            blocked.store(true, Ordering::Release);
+        let record = &*self.0;
+        if *record.blocked_session.lock() == Some(session.to_string()) {
+            record.blocked.store(true, Ordering::Release);
             // This wait would time out if it blocked the other expiries.
-            until("all other sessions expire", || expired.lock().len() == OTHERS);
-            over.store(true, Ordering::Release);
+            until("all other sessions expire", || record.expired.load(Ordering::Acquire) == OTHERS);
+            record.has_finished.store(true, Ordering::Release);
         } else {
-            expired.lock().push((id, Instant::now()));
+            record.expired.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
@@ -63,32 +60,18 @@ fn a_blocking_hook_delays_no_other_session() {
     *record.blocked_session.lock() = Some(first.hello.session.clone());
 
     first.drop_connection();
-    let mut left = Vec::new();
     for other in others {
         // Disconnect several ticks apart, so that the workers receive each expiry in a separate batch, all
         // while the first hook blocks.
         let_pass(Duration::from_millis(25));
-        let at = Instant::now();
-        left.push((other.drop_connection().session, at));
+        other.drop_connection();
     }
     until("the first session blocks its worker", || record.blocked.load(Ordering::Acquire));
-    until("all other sessions expire", || record.expired.lock().len() == OTHERS);
-    let timers = Admin::new(server.admin_address()).get("/api/timers").json();
-    let since_last_turn = timers["since_last_turn_ms"].as_f64().expect("a number");
-    assert!(since_last_turn < MAX_LATENESS.as_millis() as f64, "{timers}");
-    assert!(
-        timers["lateness"]["max_ms"].as_f64().is_some_and(|late| late < MAX_LATENESS.as_millis() as f64),
-        "{timers}"
-    );
-
-    let expired = record.expired.lock().clone();
-    for (session, at) in &left {
-        let (_, then) = expired.iter().find(|(id, _)| id == session).expect("every session expires");
-        let after = *then - *at;
-        assert!(after >= WINDOW, "early: {after:?}");
-        assert!(after < WINDOW + MAX_LATENESS, "late: {after:?}");
-    }
     until("the blocked hook finishes", || record.has_finished.load(Ordering::Acquire));
+    let timers = Admin::new(server.admin_address()).get("/api/timers").json();
+    for late_ms in [&timers["since_last_turn_ms"], &timers["lateness"]["max_ms"]] {
+        assert!(late_ms.as_f64().is_some_and(|late| late < MAX_LATENESS.as_millis() as f64), "{timers}");
+    }
     server.stop();
 }
 
@@ -134,30 +117,5 @@ fn a_server_whose_workers_are_stuck_is_not_healthy() {
     assert_eq!(supervisor.next(), "WATCHDOG=1");
     until("the worker continues", || admin.get("/healthz").status == 200);
     until("no dispatched work is pending", || age() < 1.0);
-    server.stop();
-}
-
-/// Hooks that record the user of each session that is opened.
-#[derive(Clone, Default)]
-struct UserRecorder(Arc<Mutex<Vec<Option<String>>>>);
-
-impl Hooks for UserRecorder {
-    fn session_event(&self, _: SessionId, user: Option<&str>, event: LifecycleEvent) {
-        if event.transition == Transition::Opened {
-            self.0.lock().push(user.map(ToOwned::to_owned));
-        }
-    }
-}
-
-#[test]
-fn a_hook_receives_the_user() {
-    let users = UserRecorder::default();
-    let secret = format!("auth.secret={SECRET}");
-    let server = start(&[&secret], users.clone());
-    let claims = serde_json::json!({"sub": "alice", "channels": {}});
-    let token = sign(&claims, SECRET);
-    let client = Client::connect(server.public_address(), &format!("token={token}"));
-    until("the hook is called", || *users.0.lock() == [Some("alice".to_owned())]);
-    drop(client);
     server.stop();
 }

@@ -5,17 +5,10 @@
 
 // Attacks, each alongside a well-behaved session.
 mod abuse;
-// Bayeux clients of the load generator.
-mod bayeux;
-// The chat of tests/example with a thousand sessions.
-mod example;
 // Hooks that block a worker.
 mod hooks;
-// The load generator against the server.
-mod loadgen;
+// The load generator against a server that requires tokens.
 mod loadgen_tokens;
-// Long-polling clients of the load generator.
-mod polls;
 // Report pages of the load generator, in a browser.
 mod report;
 // Scenarios of the load generator that no other test covers.
@@ -24,8 +17,11 @@ mod scenarios;
 mod server_cost;
 // A server that is frozen for a while.
 mod stall;
-// Ten thousand simultaneous clients, three times.
+// Ten thousand simultaneous clients, twice.
 mod storm;
+// Suspended sessions on a busy channel.
 mod suspended;
 // The load generator against servers other than Encke.
 mod targets;
+// The load generator on each transport.
+mod transports;

@@ -3,13 +3,11 @@ use encke_tests::loadgen::LoadgenReport;
 use encke_tests::waiting::heavy_test_lock;
 
 const CONNECTIONS: f64 = 500.0;
-const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
 #[test]
 fn server_costs_are_reported() {
     let _lock = heavy_test_lock();
-    // The interval is long enough for a busy machine to pause the load generator for a while, and short
-    // enough for two pings to each client.
+    // The interval is long enough for a busy machine to pause the load generator for a while.
     let server = RunningServer::with(&["session.ping_interval=3s", "session.pong_timeout=3s"]);
     let (pid, admin) = (server.id().to_string(), format!("http://{}", server.admin.address()));
     let report = LoadgenReport::run(
@@ -22,9 +20,6 @@ fn server_costs_are_reported() {
         .concat(),
     );
     report.assert(&[("connected", CONNECTIONS), ("errors", 0.0), ("unexpected_closes", 0.0)]);
-    // Lateness is measured from the time at which the last pong was sent, before the server can have received
-    // it, so no ping can appear early.
-    report.assert(&[("pings_early", 0.0)]);
     assert!(report.number("/ping_lateness_ms/count") >= CONNECTIONS, "{report:?}");
     let measured = |path: &str| report.number(&format!("/server/{path}"));
     assert_eq!(measured("pid"), f64::from(server.id()));
@@ -32,38 +27,23 @@ fn server_costs_are_reported() {
     // The server used CPU time, on no more cores than it has threads.
     let threads = measured("threads_peak");
     assert!(threads >= 4.0, "{report:?}");
-    assert!(measured("cpu_seconds") > 0.0, "{report:?}");
     assert!((0.0001..=threads).contains(&measured("cores/mean")), "{report:?}");
-    assert!(measured("cores/peak") >= measured("cores/mean"), "{report:?}");
-
     let resident = server.resident_bytes() as f64;
-    assert!(measured("resident_bytes/before") > MEBIBYTE, "{report:?}");
-    assert!(measured("resident_bytes/peak") >= measured("resident_bytes/steady"), "{report:?}");
     assert!((resident / 4.0..resident * 4.0).contains(&measured("resident_bytes/steady")), "{report:?}");
     // This is a debug build with few connections, so only the order of magnitude is checked.
     assert!((500.0..100_000.0).contains(&measured("bytes_per_connection")), "{report:?}");
-
     assert!(measured("descriptors/peak") >= measured("descriptors/before") + CONNECTIONS, "{report:?}");
     assert_eq!(measured("steady_connections"), CONNECTIONS);
-    assert!(measured("steady_seconds") >= 1.0, "{report:?}");
 
     // Each session has one timer, except while its timer is being fired, and each session was pinged.
     assert!(measured("timers/entries_peak") >= CONNECTIONS / 2.0, "{report:?}");
     assert!(measured("timers/expiries") >= CONNECTIONS, "{report:?}");
     let lateness = ["p50", "p99", "p99.9", "max"].map(|name| measured(&format!("timers/lateness_ms/{name}")));
     assert!(lateness.is_sorted() && lateness[0] >= 0.0, "{lateness:?}");
-    assert!(measured("timers/dispatch/depth_peak") >= 0.0, "{report:?}");
 
     // The same quantities are sampled every second.
-    for name in ["cores", "resident_bytes", "descriptors", "threads"] {
+    for name in ["cores", "resident_bytes", "timers.entries", "timers.dispatch_depth"] {
         let samples = report.samples("gauges", &format!("server.{name}"));
         assert!(samples.len() >= 3, "{name}: {samples:?}");
     }
-    let entries = report.samples("gauges", "server.timers.entries");
-    assert!(entries.iter().any(|entries| *entries >= CONNECTIONS / 2.0), "{entries:?}");
-    let level = report.samples("gauges", "server.timers.level0");
-    assert!(level.iter().any(|entries| *entries > 0.0), "{level:?}");
-    let depth = report.samples("gauges", "server.timers.dispatch_depth");
-    assert!(depth.iter().all(|depth| *depth >= 0.0) && !depth.is_empty(), "{depth:?}");
-    assert!(report.number("/loadgen/bytes_per_connection") > 0.0, "{report:?}");
 }

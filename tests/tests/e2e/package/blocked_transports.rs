@@ -1,9 +1,10 @@
 //! Proxies that block some transports.
 
-use encke_tests::{Middlebox, RunningServer, Script, Upgrades};
+use encke_tests::{RunningServer, Script};
 use serde_json::{Value, json};
 
-use super::{assert_news, await_open, await_subscribed, publish, session_id, start};
+use super::middlebox::{Middlebox, Upgrades};
+use super::{assert_news, await_open, await_subscribed, session_id, start};
 
 /// Starts a client that tries every transport and subscribes to `news`.
 fn start_and_subscribe(place: &str, server: &RunningServer, middlebox: &Middlebox, hello_ms: u64) -> Script {
@@ -38,7 +39,7 @@ fn blocked_upgrades_fall_back_to_events() {
         let mut client = start_and_subscribe(place, &server, &middlebox, 5_000);
         assert_eq!(await_open(&client, 1)["transport"], "events", "{upgrades:?}, {place}");
         assert_eq!(fallbacks(&client), [(json!("websocket"), json!("events"))]);
-        publish(&server, 1..=3);
+        server.admin.publish_each("news", 1..=3);
         client.send_command(&json!({"ask": ["publish", "news", 4]}));
         assert_news(&client, 4);
         assert_eq!(client.await_value("answer", 1)["offset"], 4);
@@ -54,7 +55,7 @@ fn buffered_streams_fall_back_to_polls() {
             let mut client = start_and_subscribe(place, &server, &middlebox, 1_500);
             assert_eq!(await_open(&client, 1)["transport"], "poll", "{upgrades:?}, {place}");
             assert_eq!(fallbacks(&client), [(json!("websocket"), json!("poll"))]);
-            publish(&server, 1..=3);
+            server.admin.publish_each("news", 1..=3);
             client.send_command(&json!({"ask": ["publish", "news", 4]}));
             assert_news(&client, 4);
             assert_eq!(client.await_value("answer", 1)["offset"], 4);
@@ -79,6 +80,6 @@ fn the_working_transport_is_tried_first_until_the_network_changes() {
     disconnect();
     assert_eq!(await_open(&client, 3)["transport"], "websocket");
     assert_eq!(fallbacks(&client)[1], (json!("events"), json!("websocket")));
-    publish(&server, 1..=3);
+    server.admin.publish_each("news", 1..=3);
     assert_news(&client, 3);
 }

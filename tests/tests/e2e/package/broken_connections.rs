@@ -1,9 +1,8 @@
 //! Connections that break at random positions. `ENCKE_SEED=<n>` repeats a run with the same seed.
 
-use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
@@ -11,11 +10,10 @@ use encke_tests::waiting::until;
 use encke_tests::{Relay, RunningServer, Script};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
-    ClientKind, KINDS, KINDS_WITH_ONE_PAGE, assert_news, await_open, await_subscribed, data, publish,
-    session_id, states,
+    KINDS, KINDS_WITH_ONE_PAGE, assert_news, await_open, await_subscribed, data, session_id, states,
 };
 
 /// Number of messages by which publishing may be ahead of the client. Less than a channel's history.
@@ -25,18 +23,17 @@ const MAX_AHEAD: usize = 100;
 const SHORT_TIMEOUTS: [&str; 3] =
     ["session.ping_interval=500ms", "session.pong_timeout=400ms", "session.poll_hold=500ms"];
 
-fn seed() -> u64 {
-    std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"))
-}
+/// Number of connections that break.
+const BROKEN: usize = 8;
 
-/// Starts a relay that breaks this many connections at random positions and counts all connections.
-fn breaking_relay(server: &RunningServer, seed: u64, broken: usize) -> (Relay, Arc<AtomicUsize>) {
+/// Starts a relay that breaks the first connections at random positions and counts all connections.
+fn breaking_relay(server: &RunningServer, seed: u64) -> (Relay, Arc<AtomicUsize>) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
     let relay = Relay::new(server.public, move || {
         match (count.fetch_add(1, Ordering::AcqRel), rng.random_range(0..8)) {
-            (nth, _) if nth >= broken => Fate::Intact,
+            (BROKEN.., _) => Fate::Intact,
             // Cut within the first response, the hello, or the replies.
             (_, 0..3) => Fate::Cut(rng.random_range(0..650)),
             (_, 3..7) => Fate::Cut(rng.random_range(500..10_000)),
@@ -46,93 +43,60 @@ fn breaking_relay(server: &RunningServer, seed: u64, broken: usize) -> (Relay, A
     (relay, connections)
 }
 
-/// Returns the client's progress and its last states, for failure messages.
-fn progress(client: &Script) -> String {
-    let states = client.values("state");
-    let last = &states[states.len().saturating_sub(10)..];
-    format!(
-        "{} messages, {} hellos, {last:?}; {}",
-        client.count("message"),
-        client.count("hello"),
-        client.stderr_text()
-    )
-}
-
-/// Publishes 1, 2, 3 and so on to each channel until `enough` returns `true`. Returns the last number.
-fn publish_until(
-    server: &RunningServer,
-    client: &Script,
-    channels: &[&str],
-    enough: impl Fn() -> bool,
-) -> u64 {
-    let mut published = 0;
-    while published == 0 || !enough() {
-        published += 1;
-        for channel in channels {
-            server.admin.publish(channel, published);
-        }
-        let count = usize::try_from(published).expect("a small number") * channels.len();
-        let what =
-            fmt::from_fn(|f| write!(f, "the client keeps up with {count} messages: {}", progress(client)));
-        until(what, || client.count("message") + MAX_AHEAD >= count);
-    }
-    published
-}
-
-/// Breaks the connections of a client that subscribes to `subscriptions` while numbers are published on
-/// `channels`.
-fn break_connections(kind: ClientKind, seed: u64, subscriptions: &[&str], channels: [&str; 2]) {
-    const BROKEN: usize = 8;
+/// Breaks the connections of a client that `start` starts with these subscriptions. Asserts that every message
+/// arrives once and in order. One of the subscriptions is a pattern that overlaps another. Some sessions expire
+/// before the client reconnects.
+pub(crate) fn break_connections(
+    name: &str,
+    seed: u64,
+    start: impl FnOnce(&RunningServer, SocketAddr, &[&str]) -> Script,
+) {
+    const SUBSCRIPTIONS: [&str; 2] = ["/n/news", "/n/*"];
+    const CHANNELS: [&str; 2] = ["/n/news", "/n/chat"];
     let server = RunningServer::with(&[&SHORT_TIMEOUTS[..], &["session.reconnect_window=400ms"]].concat());
-    let (relay, connections) = breaking_relay(&server, seed, BROKEN);
+    let (relay, connections) = breaking_relay(&server, seed);
     // Publish a first message to each channel: an empty log is removed with its last subscriber, and the next
     // log has another epoch, which the client would see as a gap.
     let mut keeper = server.client();
-    subscriptions.iter().for_each(|name| _ = keeper.subscribe(name));
-    for channel in channels {
-        server.admin.publish(channel, 0);
-    }
+    SUBSCRIPTIONS.iter().for_each(|name| _ = keeper.subscribe(name));
+    CHANNELS.iter().for_each(|channel| _ = server.admin.publish(channel, 0));
     keeper.send(r#"{"close":{}}"#);
-    let client = kind.start(&server, relay.address, &json!({"channels": subscriptions, "hello_ms": 1_000}));
-    await_subscribed(&client, subscriptions);
-    let last = publish_until(&server, &client, &channels, || connections.load(Ordering::Acquire) > BROKEN);
-    let messages = usize::try_from(last).expect("a small number") * channels.len();
-    client.await_object("message", messages);
-    for channel in channels {
-        assert_eq!(data(&client, channel), Vec::from_iter(1..=last), "{kind:?}, {channel}");
+    let client = start(&server, relay.address, &SUBSCRIPTIONS);
+    await_subscribed(&client, &SUBSCRIPTIONS);
+    let mut last = 0;
+    while last == 0 || connections.load(Ordering::Acquire) <= BROKEN {
+        last += 1;
+        CHANNELS.iter().for_each(|channel| _ = server.admin.publish(channel, last));
+        let count = usize::try_from(last).expect("a small number") * CHANNELS.len();
+        until(format!("{name} keeps up"), || client.count("message") + MAX_AHEAD >= count);
     }
-    assert_eq!((client.values("gap"), client.values("unsubscribed")), (vec![], vec![]), "{kind:?}");
+    client.await_object("message", usize::try_from(last).expect("a small number") * CHANNELS.len());
+    for channel in CHANNELS {
+        assert_eq!(data(&client, channel), Vec::from_iter(1..=last), "{name}, {channel}");
+    }
+    for fault in ["gap", "unsubscribed", "closed"] {
+        assert_eq!(client.count(fault), 0, "{name}: {:?}", client.values(fault));
+    }
 }
 
 #[test]
 fn every_message_arrives_once_and_in_order_despite_broken_connections() {
-    let seed = seed();
-    println!("ENCKE_SEED={seed}");
+    let seed = encke_seeds::seed();
     for kind in KINDS {
-        break_connections(kind, seed, &["news", "chat"], ["news", "chat"]);
-    }
-}
-
-/// One of the subscriptions is a pattern that overlaps another subscription.
-#[test]
-fn every_pattern_message_arrives_once_and_in_order_despite_broken_connections() {
-    let seed = seed();
-    println!("ENCKE_SEED={seed}");
-    for kind in KINDS {
-        break_connections(kind, seed, &["/n/news", "/n/*"], ["/n/news", "/n/chat"]);
+        break_connections(&format!("{kind:?}"), seed, |server, base, subscriptions| {
+            kind.start(server, base, &json!({"channels": subscriptions, "hello_ms": 1_000}))
+        });
     }
 }
 
 /// The client chooses the idempotency keys and has no user. Its sessions are kept throughout.
 #[test]
 fn every_publish_takes_effect_once_and_in_order_despite_broken_connections() {
-    const BROKEN: usize = 8;
-    let seed = seed();
-    println!("ENCKE_SEED={seed}");
+    let seed = encke_seeds::seed();
     for kind in KINDS_WITH_ONE_PAGE {
         let server =
             RunningServer::with(&[&SHORT_TIMEOUTS[..], &["channel.history_messages=10000"]].concat());
-        let (relay, connections) = breaking_relay(&server, seed, BROKEN);
+        let (relay, connections) = breaking_relay(&server, seed);
         let mut client = kind.start(&server, relay.address, &json!({"hello_ms": 1_000}));
         client.await_object("ready", 1);
         let mut sent = 0;
@@ -156,34 +120,15 @@ fn every_publish_takes_effect_once_and_in_order_despite_broken_connections() {
     }
 }
 
-/// The client is not notified that its connection is dead. It reconnects before or after the server notices.
-#[test]
-fn a_client_detects_a_silent_connection_and_reconnects() {
-    for kind in KINDS {
-        let server = RunningServer::with(&SHORT_TIMEOUTS);
-        let relay = Relay::new(server.public, || Fate::Intact);
-        let (client, hello) =
-            kind.start_subscribed(&server, relay.address, &["news"], &json!({"hello_ms": 1_000}));
-        publish(&server, 1..=3);
-        client.await_object("message", 3);
-        relay.silence_all();
-        publish(&server, 4..=6);
-        assert_news(&client, 6);
-        await_open(&client, 2);
-        assert_eq!(client.count("gap"), 0);
-        let hellos = client.values("hello");
-        assert!(hellos.iter().all(|other| session_id(other) == session_id(&hello)), "{kind:?}: {hellos:?}");
-    }
-}
-
-/// The old connection stays open and is then closed as replaced, which must not disturb the client.
+/// The client is not notified that its connection is dead. The old connection stays open and is then closed as
+/// replaced, which must not disturb the client.
 #[test]
 fn a_client_reconnects_to_a_server_that_was_stopped() {
     for kind in KINDS_WITH_ONE_PAGE {
         let server = RunningServer::with(&SHORT_TIMEOUTS);
         let (client, _) =
             kind.start_subscribed(&server, server.public, &["news"], &json!({"hello_ms": 1_000}));
-        publish(&server, 1..=5);
+        server.admin.publish_each("news", 1..=5);
         client.await_object("message", 5);
         server.signal(Signal::STOP);
         until("the client notices the disconnect", || {
@@ -191,40 +136,9 @@ fn a_client_reconnects_to_a_server_that_was_stopped() {
         });
         server.signal(Signal::CONT);
         await_open(&client, 2);
-        publish(&server, 6..=10);
+        server.admin.publish_each("news", 6..=10);
         assert_news(&client, 10);
         assert!(!states(&client).contains(&"closed".to_owned()), "{kind:?}");
-    }
-}
-
-/// A new session continues after the last messages of the removed one, even if its first connections break
-/// before delivering any.
-#[test]
-fn a_client_continues_in_a_new_session() {
-    for kind in KINDS_WITH_ONE_PAGE {
-        let server = RunningServer::with(&["session.reconnect_window=2s"]);
-        let (fate_sender, fates) = mpsc::channel();
-        // When the sender is dropped, later connections are left intact.
-        let relay = Relay::new(server.public, move || fates.recv().unwrap_or(Fate::Intact));
-        for _ in 0..8 {
-            fate_sender.send(Fate::Intact).expect("the relay is running");
-        }
-        let (client, hello) = kind.start_subscribed(&server, relay.address, &["news"], &json!({}));
-        publish(&server, 1..=5);
-        client.await_object("message", 5);
-        relay.cut_all();
-        // Also cut connections that are established before the session is removed.
-        until("the session is removed", || {
-            relay.cut_all();
-            server.admin.phase(session_id(&hello)).is_none()
-        });
-        publish(&server, 6..=8);
-        drop(fate_sender);
-        publish(&server, [9]);
-        assert_news(&client, 9);
-        let resumed = |other: &Value| session_id(other) == session_id(&hello);
-        assert!(!client.values("hello").iter().all(resumed), "{kind:?}");
-        assert_eq!(client.count("gap"), 0, "{kind:?}");
     }
 }
 
@@ -234,12 +148,12 @@ fn lost_messages_are_reported_once() {
     for kind in KINDS_WITH_ONE_PAGE {
         let server = RunningServer::with(&["channel.history_messages=4", "session.reconnect_window=2s"]);
         let (client, hello) = kind.start_subscribed(&server, server.public, &["news"], &json!({}));
-        publish(&server, [1, 2]);
+        server.admin.publish_each("news", [1, 2]);
         client.await_object("message", 2);
         server.signal(Signal::STOP);
         server.signal(Signal::CONT);
         assert_eq!(server.admin.disconnect(session_id(&hello)).status, 204);
-        publish(&server, 3..=9);
+        server.admin.publish_each("news", 3..=9);
         client.await_object("message", 3);
         until("the last message arrives", || data(&client, "news").last() == Some(&9));
         let received = data(&client, "news");
@@ -251,32 +165,5 @@ fn lost_messages_are_reported_once() {
         // The client may have reconnected before everything was published.
         assert_eq!(received.len() as u64 + lost, 9, "{kind:?}: {received:?}");
         assert!(received.is_sorted(), "{kind:?}: {received:?}");
-    }
-}
-
-/// Two clients in one browser, each with its own session and transport.
-#[test]
-fn two_tabs_each_receive_everything() {
-    for transport in ["websocket", "events", "poll"] {
-        let server = RunningServer::with(&SHORT_TIMEOUTS);
-        let relay = Relay::new(server.public, || Fate::Intact);
-        let kind = ClientKind { place: "page", transport };
-        let client = kind.start(&server, relay.address, &json!({"channels": ["news"], "tabs": 2}));
-        until("both clients are subscribed", || {
-            client.values("reply").iter().filter(|reply| reply["ok"]["channel"] == "news").count() == 2
-        });
-        for round in 0..3 {
-            publish(&server, 10 * round + 1..=10 * round + 10);
-            let count = 20 * usize::try_from(round + 1).expect("a small number");
-            client.await_object("message", count);
-            relay.cut_all();
-        }
-        let received = client.take_objects();
-        for tab in 0..2 {
-            let of_tab =
-                received.iter().filter(|(_, object)| object["tab"] == tab && object.get("message").is_some());
-            let numbers = of_tab.map(|(_, object)| object["message"]["data"].as_u64().expect("a number"));
-            assert_eq!(Vec::from_iter(numbers), Vec::from_iter(1..=30), "{transport}, tab {tab}");
-        }
     }
 }

@@ -1,8 +1,9 @@
 //! The JavaScript client in `server/client`, in node and in Chromium, over each of its transports.
 
 mod blocked_transports;
-mod broken_connections;
+pub(crate) mod broken_connections;
 mod commands;
+mod middlebox;
 mod module_http;
 mod npm;
 mod server_restart;
@@ -33,12 +34,7 @@ const KINDS: [ClientKind; 6] = [
 
 /// Client kinds for tests that do not depend on the combination of Chromium and transport. Only one uses
 /// Chromium, which takes a while to start.
-const KINDS_WITH_ONE_PAGE: [ClientKind; 4] = [
-    ClientKind { place: "node", transport: "websocket" },
-    ClientKind { place: "node", transport: "events" },
-    ClientKind { place: "node", transport: "poll" },
-    ClientKind { place: "page", transport: "events" },
-];
+const KINDS_WITH_ONE_PAGE: [ClientKind; 4] = [KINDS[0], KINDS[1], KINDS[2], KINDS[4]];
 
 impl ClientKind {
     /// Starts a client of `server` that connects through `base`.
@@ -75,7 +71,8 @@ fn merge(into: &mut Value, from: &Value) {
 /// Starts a client that connects to `base` with exactly these options.
 fn start(place: &str, server: &RunningServer, base: SocketAddr, options: &Value) -> Script {
     let (address, base) = (server.public.to_string(), format!("http://{base}"));
-    Script::start("client.mjs", &[place, &address, &base, &options.to_string()])
+    let start = if place == "page" { Script::start_in_browser } else { Script::start };
+    start("client.mjs", &[place, &address, &base, &options.to_string()])
 }
 
 /// Waits until the server has confirmed the subscriptions to all channels.
@@ -87,13 +84,11 @@ fn await_subscribed(client: &Script, channels: &[&str]) {
     }
 }
 
-/// Returns the directory of the npm package.
 fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../server/client"].iter().collect()
 }
 
-/// Returns the session id of a hello.
-fn session_id(hello: &Value) -> &str {
+pub(crate) fn session_id(hello: &Value) -> &str {
     hello["session"].as_str().expect("a hello has a session")
 }
 
@@ -103,15 +98,9 @@ fn data(client: &Script, channel: &str) -> Vec<u64> {
     messages.map(|message| message["data"].as_u64().expect("numbers were published")).collect()
 }
 
-fn publish(server: &RunningServer, numbers: impl IntoIterator<Item = u64>) {
-    for number in numbers {
-        server.admin.publish("news", number);
-    }
-}
-
 /// Asserts that the numbers from 1 to `last` arrive on `news`, once each and in order, and nothing else.
 #[track_caller]
-fn assert_news(client: &Script, last: u64) {
+pub(crate) fn assert_news(client: &Script, last: u64) {
     client.await_object("message", usize::try_from(last).expect("a small number"));
     assert_eq!(data(client, "news"), Vec::from_iter(1..=last));
 }

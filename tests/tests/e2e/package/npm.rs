@@ -1,22 +1,17 @@
 //! The npm package, and its module alone.
 
-use encke_tests::Script;
+use encke_tests::{RunningServer, Script};
 use serde_json::json;
 
 /// Maximum size of the module as served, compressed.
 const MAX_GZIPPED_BYTES: u64 = 5 * 1024;
 
 #[test]
-fn the_module_is_small() {
+fn the_package_is_small_and_complete_and_can_be_imported() {
     let script = Script::start("package.mjs", &[]);
     let size = script.await_value("gzipped", 1);
     println!("server/client/encke.js: {size} bytes, gzipped; {MAX_GZIPPED_BYTES} at most");
     assert!(size.as_u64().is_some_and(|size| size <= MAX_GZIPPED_BYTES), "{size}");
-}
-
-#[test]
-fn the_package_is_complete_and_can_be_imported() {
-    let script = Script::start("package.mjs", &[]);
     let files = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "encke.d.ts", "encke.js", "package.json"];
     assert_eq!(script.await_value("packed", 1), json!(files));
     let package = script.await_value("package", 1);
@@ -45,10 +40,10 @@ fn client_rules_hold_with_a_fake_websocket() {
 
 #[test]
 fn node_exits_when_the_client_is_closed() {
-    for transports in [json!(["websocket"]), json!(["events"]), json!(["poll"])] {
-        let server = encke_tests::RunningServer::with(&[]);
-        let base = format!("http://{}", server.public);
-        let script = Script::start("client_ends.mjs", &[&base, &transports.to_string()]);
+    let server = RunningServer::with(&[]);
+    let base = format!("http://{}", server.public);
+    for transport in ["websocket", "events", "poll"] {
+        let script = Script::start("client_ends.mjs", &[&base, &json!([transport]).to_string()]);
         // The script prints this when nothing keeps node running.
         script.await_object("ends", 1);
         assert!(script.stderr_text().is_empty(), "{}", script.stderr_text());

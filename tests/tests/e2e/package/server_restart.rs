@@ -3,11 +3,11 @@
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
 use encke_tests::server::IN_MEMORY;
-use encke_tests::waiting::{TIMEOUT, until};
+use encke_tests::waiting::until;
 use encke_tests::{Relay, RunningServer};
 use serde_json::{Value, json};
 
-use super::{KINDS_WITH_ONE_PAGE, assert_news, await_open, data, publish, session_id};
+use super::{KINDS_WITH_ONE_PAGE, assert_news, await_open, data, session_id};
 use crate::restart::RestartableServer;
 
 /// The session and all messages are kept, including messages that no client had received before the restart.
@@ -17,15 +17,15 @@ fn a_client_survives_a_restart_with_a_snapshot() {
         let mut restarts = RestartableServer::with(&[]);
         let (mut client, hello) =
             kind.start_subscribed(&restarts.server, restarts.server.public, &["news"], &json!({}));
-        publish(&restarts.server, 1..=3);
+        restarts.server.admin.publish_each("news", 1..=3);
         client.await_object("message", 3);
         assert_eq!(restarts.server.admin.disconnect(session_id(&hello)).status, 204);
-        publish(&restarts.server, 4..=5);
+        restarts.server.admin.publish_each("news", 4..=5);
         restarts.stop();
         client.send_command(&json!({"ask": ["publish", "news", 6]}));
         restarts.start();
         client.await_object("answer", 1);
-        publish(&restarts.server, [7]);
+        restarts.server.admin.publish("news", 7);
         assert_news(&client, 7);
         assert_eq!(client.count("gap"), 0, "{kind:?}");
         let hellos = client.values("hello");
@@ -38,22 +38,22 @@ fn a_client_survives_a_restart_with_a_snapshot() {
 #[test]
 fn loss_after_a_restart_without_a_snapshot_is_reported() {
     for kind in KINDS_WITH_ONE_PAGE {
-        let signal = if kind.transport == "events" { Signal::KILL } else { Signal::TERM };
+        let signal = if kind.transport == "poll" { Signal::TERM } else { Signal::KILL };
         let mut server = RunningServer::with(&[IN_MEMORY]);
         let relay = Relay::new(server.public, || Fate::Intact);
         let (client, hello) = kind.start_subscribed(&server, relay.address, &["news"], &json!({}));
-        publish(&server, 1..=3);
+        server.admin.publish_each("news", 1..=3);
         client.await_object("message", 3);
         server.signal(signal);
-        server.await_exit(TIMEOUT);
+        server.await_exit();
 
         let server = RunningServer::with(&[IN_MEMORY]);
-        publish(&server, 4..=5);
+        server.admin.publish_each("news", 4..=5);
         relay.redirect_to(server.public);
         await_open(&client, 2);
         let gap = client.await_value("gap", 1);
         assert_eq!((&gap["channel"], &gap["from"]), (&json!("news"), &Value::Null), "{kind:?}");
-        publish(&server, [6]);
+        server.admin.publish("news", 6);
         until("the last message arrives", || data(&client, "news") == [1, 2, 3, 4, 5, 6]);
         assert_eq!(client.count("gap"), 1, "{kind:?}");
         assert!(client.values("hello").last().is_some_and(|last| session_id(last) != session_id(&hello)));

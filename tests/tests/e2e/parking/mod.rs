@@ -1,19 +1,19 @@
-//! Parked connections, which have no task. Other tests cover them as well: with `ENCKE_TESTS_PARK=0`, every
-//! server parks its connections immediately; otherwise they are parked after `parking.after`.
+//! When connections are parked, and what unparks them. `tests/run` repeats the tests of other modules with
+//! `ENCKE_TESTS_PARK=0`, so that every server parks its connections immediately: those tests check that parked
+//! connections behave like others.
 
-use encke_tests::raw::{Dial, PING, PONG, RawClient, TEXT, masked};
-use encke_tests::waiting::{MAX_LATENESS, let_pass, until};
-use encke_tests::{Client, Hello, Launch, RunningServer};
+use encke_tests::waiting::until;
+use encke_tests::{Client, EventStream, PollClient, RawClient, RunningServer};
 
-// Held polls.
-mod polls;
+use crate::poll::{open, poll_query};
+
+// Many parked connections.
+mod crowds;
 // Random activity on all connections.
 mod random;
 // Output of parked connections.
 mod sending;
-// Event streams.
-mod streams;
-// Events that unpark a connection.
+// Input and other events that unpark a connection.
 mod unparking;
 
 /// Parks every connection as soon as possible.
@@ -29,7 +29,7 @@ fn unparked(server: &RunningServer) -> f64 {
 
 /// Waits until exactly this many connections are parked.
 #[track_caller]
-fn await_parked(server: &RunningServer, connections: usize) {
+pub(crate) fn await_parked(server: &RunningServer, connections: usize) {
     until(format!("{connections} parked connections"), || parked(server) == connections as f64);
 }
 

@@ -12,11 +12,11 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
-use super::{PARK_AT_ONCE, unparked};
+use super::{PARK_AT_ONCE, seq_and_offset, unparked};
 
 const CLIENTS: u64 = 40;
 const CHANNELS: usize = 4;
-const DURATION: Duration = Duration::from_secs(6);
+const DURATION: Duration = Duration::from_secs(4);
 
 struct RandomClient<'a> {
     server: &'a RunningServer,
@@ -36,7 +36,7 @@ impl RandomClient<'_> {
 
     fn acknowledge(&mut self) {
         let seq = self.seq;
-        self.client().send(&format!(r#"{{"ack":{{"seq":{seq}}}}}"#));
+        self.client().send(format!(r#"{{"ack":{{"seq":{seq}}}}}"#));
     }
 
     fn receive(&mut self, object: &Value) {
@@ -45,13 +45,11 @@ impl RandomClient<'_> {
             return;
         }
         let message = &object["message"];
-        let number = |name: &str| message[name].as_u64().unwrap_or_else(|| panic!("{object}"));
-        self.seq += 1;
-        assert_eq!(number("seq"), self.seq, "{object}");
         let channel = message["channel"].as_str().expect("a name");
         let last = self.offsets.get_mut(channel).expect("the channel is subscribed to");
+        self.seq += 1;
         *last += 1;
-        assert_eq!(number("offset"), *last, "{object}");
+        assert_eq!(seq_and_offset(object), (self.seq, *last), "{object}");
         self.ended_channels += usize::from(message["data"] == "end");
     }
 
@@ -61,10 +59,24 @@ impl RandomClient<'_> {
             match self.client().next_within(until.saturating_duration_since(Instant::now())) {
                 Some(ServerOutput::Object(object)) => self.receive(&object),
                 Some(ServerOutput::Ping(_) | ServerOutput::Pong(_)) => {}
+                // This thread was not run in time to answer a ping.
+                Some(ServerOutput::Close(4000, _)) => self.resume(),
                 Some(other) => panic!("{other:?}"),
                 None => return,
             }
         }
+    }
+
+    fn resume(&mut self) {
+        let hello = self.client().hello.clone();
+        if self.rng.random_bool(0.5) {
+            // Close the old connection first. Otherwise the new connection takes over from it.
+            self.client = None;
+        }
+        let query = format!("resume={}&seq={}", hello.resume, self.seq);
+        let client = Client::connect(self.server.public, &query);
+        assert!(client.hello.recovered, "{:?}", client.hello);
+        self.client = Some(client);
     }
 
     fn act(&mut self) {
@@ -73,21 +85,11 @@ impl RandomClient<'_> {
                 let channel = self.rng.random_range(0..CHANNELS);
                 let length = if self.rng.random_bool(0.05) { 20_000 } else { self.rng.random_range(0..300) };
                 let data = "x".repeat(length);
-                self.client().send(&format!(r#"{{"publish":{{"channel":"c{channel}","data":"{data}"}}}}"#));
+                self.client().send(format!(r#"{{"publish":{{"channel":"c{channel}","data":"{data}"}}}}"#));
             }
             8..11 => self.acknowledge(),
-            11..13 => self.client().send_message(tungstenite::Message::Ping(b"?".as_slice().into())),
-            13 => {
-                let hello = self.client().hello.clone();
-                if self.rng.random_bool(0.5) {
-                    // Close the old connection first. Otherwise the new connection takes over from it.
-                    self.client = None;
-                }
-                let query = format!("resume={}&seq={}", hello.resume, self.seq);
-                let client = Client::connect(self.server.public, &query);
-                assert!(client.hello.recovered, "{:?}", client.hello);
-                self.client = Some(client);
-            }
+            11..13 => self.client().send_ping(b"?"),
+            13 => self.resume(),
             _ => {
                 let silent = self.rng.random_range(0..30);
                 self.receive_for(Duration::from_millis(silent));
@@ -98,9 +100,7 @@ impl RandomClient<'_> {
 
 #[test]
 fn every_message_arrives_once_under_random_activity() {
-    let seed =
-        std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
-    println!("ENCKE_SEED={seed}");
+    let seed = encke_seeds::seed();
     let server = RunningServer::with(&[
         PARK_AT_ONCE,
         "limits.commands_per_second=0",
@@ -109,8 +109,8 @@ fn every_message_arrives_once_under_random_activity() {
         "channel.history_bytes=0B",
         "channel.history_total_bytes=0B",
         "session.max_unacked=64",
-        "session.ping_interval=300ms",
-        "session.pong_timeout=300ms",
+        "session.ping_interval=1s",
+        "session.pong_timeout=1s",
         "timers.ping_slack=20ms",
         "limits.send_buffer=16KiB",
     ]);
@@ -118,19 +118,14 @@ fn every_message_arrives_once_under_random_activity() {
     let mut crowd: Vec<_> = (0..CLIENTS)
         .map(|_| {
             let mut client = server.client();
-            let offsets = (0..CHANNELS).map(|channel| {
-                let name = format!("c{channel}");
-                client.subscribe(&name);
-                (name, 0)
-            });
-            let offsets = offsets.collect();
-            let client = Some(client);
+            let names: Vec<_> = (0..CHANNELS).map(|channel| format!("c{channel}")).collect();
+            names.iter().for_each(|name| _ = client.subscribe(name));
             RandomClient {
                 server: &server,
-                client,
+                client: Some(client),
                 rng: SmallRng::from_rng(&mut seeds),
                 seq: 0,
-                offsets,
+                offsets: names.into_iter().map(|name| (name, 0)).collect(),
                 ended_channels: 0,
             }
         })
@@ -149,11 +144,7 @@ fn every_message_arrives_once_under_random_activity() {
                     while !is_over.load(Ordering::Acquire) || one.ended_channels < CHANNELS {
                         one.receive_for(Duration::from_millis(10));
                         one.acknowledge();
-                        assert!(
-                            until.elapsed() < DURATION * 10,
-                            "{} of {CHANNELS} have ended",
-                            one.ended_channels
-                        );
+                        assert!(until.elapsed() < DURATION * 15, "{} have ended", one.ended_channels);
                     }
                 })
             })
@@ -169,7 +160,5 @@ fn every_message_arrives_once_under_random_activity() {
             thread.join().expect("the client received every message");
         }
     });
-    let offsets = &crowd[0].offsets;
-    assert!(crowd.iter().all(|one| one.seq >= offsets.len() as u64));
     assert!(unparked(&server) > 100.0, "connections were parked often");
 }

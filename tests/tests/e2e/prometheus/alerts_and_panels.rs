@@ -3,25 +3,19 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use encke_tests::Prometheus;
 use encke_tests::waiting::until;
-use serde_json::Value;
+use encke_tests::{Prometheus, RunningServer};
+use serde_json::{Value, json};
 
-use super::{FullServer, deploy};
+use super::deploy;
 
 const ALERT_TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/alerts_test.yml");
 
 fn promtool(arguments: &[&str], file: &Path) {
     let ran = Command::new("promtool").args(arguments).arg(file).output().expect("promtool is installed");
-    assert!(
-        ran.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&ran.stdout),
-        String::from_utf8_lossy(&ran.stderr)
-    );
+    assert!(ran.status.success(), "{ran:?}");
 }
 
-/// Returns the names of all alerts.
 fn alerts() -> Vec<String> {
     let text = fs::read_to_string(deploy("alerts.yml")).expect("the alerts can be read");
     let name = |line: &str| line.trim().strip_prefix("- alert: ").map(str::to_owned);
@@ -111,10 +105,9 @@ fn selectors_are_found() {
     assert_eq!(selectors(expression), expected);
 }
 
-#[test]
-fn every_metric_used_by_alerts_and_panels_exists() {
-    let everything = FullServer::start();
-    let prometheus = Prometheus::scraping(everything.server.admin.address(), &deploy("alerts.yml"));
+/// Asserts that every metric used by alerts and panels exists on this server.
+pub(super) fn assert_used_metrics_exist(server: &RunningServer) {
+    let prometheus = Prometheus::scraping(server.admin.address(), &deploy("alerts.yml"));
     let target = || prometheus.get("/api/v1/targets")["activeTargets"][0].clone();
     until("the server is scraped", || matches!(target()["health"].as_str(), Some("up" | "down")));
     assert_eq!((target()["health"].as_str(), target()["lastError"].as_str()), (Some("up"), Some("")));
@@ -128,11 +121,7 @@ fn every_metric_used_by_alerts_and_panels_exists() {
     let rules = rules();
     assert_eq!(rules.len(), alerts().len());
     for rule in &rules {
-        assert_eq!(
-            (rule["health"].as_str(), rule["state"].as_str()),
-            (Some("ok"), Some("inactive")),
-            "{rule}"
-        );
+        assert_eq!((&rule["health"], &rule["state"]), (&json!("ok"), &json!("inactive")), "{rule}");
     }
 
     let of_rules = rules.iter().map(|rule| rule["query"].as_str().expect("a query").to_owned());

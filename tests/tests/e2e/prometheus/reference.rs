@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::FullServer;
+use encke_tests::Metrics;
 
 const README: &str = include_str!("../../../../README.md");
 
@@ -39,11 +39,9 @@ fn series(line: &str) -> (&str, Vec<(&str, &str)>) {
     (name, labels.collect())
 }
 
-#[test]
-fn every_exported_metric_is_documented() {
+/// Asserts that the reference and the server list the same metrics, with the same types and labels.
+pub(super) fn assert_documented(metrics: &Metrics) {
     let documented = documented_metrics();
-    let full_server = FullServer::start();
-    let metrics = full_server.server.admin.metrics();
     let mut exported = BTreeSet::new();
     for line in metrics.text().lines().filter(|line| !line.starts_with('#')) {
         let (name, labels) = series(line);
@@ -52,8 +50,12 @@ fn every_exported_metric_is_documented() {
             documented.get(name).filter(|(kind, _)| kind == "histogram").map(|found| (name, found))
         });
         let found = of_histogram.or_else(|| documented.get(name).map(|found| (name, found)));
-        let (name, (_, expected)) = found.unwrap_or_else(|| panic!("the reference lacks {line}"));
+        let (name, (kind, expected)) = found.unwrap_or_else(|| panic!("the reference lacks {line}"));
         exported.insert(name);
+        let of_kind = if kind == "counter" { name.trim_end_matches("_total") } else { name };
+        for comment in [format!("# TYPE {of_kind} {kind}\n"), format!("# HELP {of_kind} ")] {
+            assert!(metrics.text().contains(&comment), "{comment}");
+        }
         for (label, value) in labels {
             let values = expected.get(label);
             assert!(values.is_some_and(|values| values.contains(value)), "{label}={value} of {name}");

@@ -1,13 +1,13 @@
 //! The Redis user that the README creates for servers has the permissions that servers need, and no others.
 
 use encke_tests::redis::Redis;
-use encke_tests::waiting::{TIMEOUT, until};
+use encke_tests::waiting::until;
 use encke_tests::{Launch, RunningServer};
 use redis::Connection;
-use serde_json::json;
 
-use super::nodes::{assert_message, exec};
-use super::{keys_of_news, launch};
+use super::{
+    assert_message, assert_not_opened, assert_unavailable, await_connected, exec, keys_of_news, launch, query,
+};
 
 const README: &str = include_str!("../../../../README.md");
 
@@ -37,23 +37,22 @@ fn use_everything(server: &RunningServer, redis: &mut Connection) {
     let mut client = server.client();
     client.subscribe("news");
     server.admin.publish("news", "allowed");
-    assert_message(&mut client, 1, &json!("allowed"));
+    assert_message(&mut client, 1, "allowed");
     assert_eq!(server.admin.get("/api/channels/news/history").status, 200);
     client.subscribe("/a/*");
     let keyed = r#"{"channel":"/a/b","data":"by pattern","key":"k"}"#;
     assert_eq!(server.admin.post("/api/publish", keyed).status, 200);
-    assert_message(&mut client, 1, &json!("by pattern"));
+    assert_message(&mut client, 1, "by pattern");
     // If a channel cannot be opened, the server unsubscribes from its feed.
     exec(redis, &["SET", "encke:{126}m:odd", "x"]);
-    let reply = client.request(r#"{"id":1,"subscribe":{"channel":"odd"}}"#);
-    assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
+    assert_not_opened(&mut client, "odd");
     until("the feed is unsubscribed from", || command_statistics(redis).contains("cmdstat_unsubscribe:"));
 }
 
 /// Returns the statistics of all commands executed, including commands executed by scripts, one line per
 /// command.
 fn command_statistics(redis: &mut Connection) -> String {
-    redis::cmd("INFO").arg("commandstats").query(redis).expect("statistics")
+    query(redis, &["INFO", "commandstats"])
 }
 
 #[test]
@@ -63,22 +62,17 @@ fn the_readme_user_has_exactly_the_needed_permissions() {
     let mut server = launch_as_the_user(&redis).start();
     use_everything(&server, &mut connection);
     // A server deregisters when it shuts down.
-    server.terminate();
-    server.await_exit(TIMEOUT);
+    server.stop();
     // A server with unlimited history removes the expiry that another server has set.
     let mut other = launch_as_the_user(&redis).set("channel.history_age=off").start();
     other.admin.publish("news", "kept");
-    other.terminate();
-    assert!(other.await_exit(TIMEOUT).success());
-    let denied: Vec<String> =
-        redis::cmd("ACL").arg("LOG").query::<Vec<redis::Value>>(&mut connection).map_or_else(
-            |error| panic!("{error}"),
-            |entries| entries.iter().map(|entry| format!("{entry:?}")).collect(),
-        );
+    other.stop();
+    let denied: Vec<redis::Value> = query(&mut connection, &["ACL", "LOG"]);
     // Two denials are expected. The client library tries to set its name. A pattern is first subscribed to
     // with a narrow glob, and if that is denied, with the widest one.
     let is_expected = |entry: &str| entry.contains("setinfo") || entry.contains("encke:{*}c:/a/*");
-    let denied: Vec<_> = denied.iter().filter(|entry| !is_expected(entry)).collect();
+    let denied = denied.iter().map(|entry| format!("{entry:?}")).filter(|entry| !is_expected(entry));
+    let denied: Vec<_> = denied.collect();
     assert!(denied.is_empty(), "{denied:?}");
     let called = command_statistics(&mut connection);
     for word in acl_rule() {
@@ -96,13 +90,13 @@ fn missing_permissions_are_logged() {
     let (redis, mut connection) = redis_with(&rule);
     let server = launch_as_the_user(&redis).start();
     server.logs.await_line("NOPERM");
-    let answer = server.admin.post("/api/publish", r#"{"channel":"news","data":1}"#);
-    assert_eq!((answer.status, &*answer.error_code()), (503, "unavailable"), "{answer:?}");
+    assert_unavailable(&server);
     exec(&mut connection, &["ACL", "SETUSER", "encke", "+info"]);
-    until("the server is connected to Redis", || server.admin.metrics().value("encke_engine_up") == 1.0);
+    await_connected(&server, true);
     // The user has no access to keys and feeds with another prefix.
     let stranger = launch_as_the_user(&redis).set("engine.prefix=other:").start();
     stranger.logs.await_line("NOPERM");
     let [meta, ..] = keys_of_news();
-    assert_eq!(redis::cmd("EXISTS").arg(meta.replace("encke:", "other:")).query(&mut connection), Ok(0));
+    let exists: u64 = query(&mut connection, &["EXISTS", &meta.replace("encke:", "other:")]);
+    assert_eq!(exists, 0);
 }

@@ -54,7 +54,7 @@ impl Model {
         generation: u64,
         (id, max): (&str, usize),
     ) -> (String, u64, bool) {
-        let known = &mut self.channels.entry(channel.to_owned()).or_default().known;
+        let known = &mut self.channel(channel).known;
         if let Some((_, (epoch, offset))) = known.iter().find(|(known, _)| known == id) {
             return (epoch.clone(), *offset, true);
         }
@@ -62,14 +62,18 @@ impl Model {
             known.remove(0);
         }
         let published = self.publish(channel, data, new_epoch, generation);
-        let known = &mut self.channels.entry(channel.to_owned()).or_default().known;
+        let known = &mut self.channel(channel).known;
         known.push((id.to_owned(), published.clone()));
         (published.0, published.1, false)
     }
 
+    fn channel(&mut self, name: &str) -> &mut ChannelModel {
+        self.channels.entry(name.to_owned()).or_default()
+    }
+
     /// Lets all known publishes expire.
     pub(super) fn forget_publishes(&mut self, channel: &str) {
-        self.channels.entry(channel.to_owned()).or_default().known.clear();
+        self.channel(channel).known.clear();
     }
 
     /// Publishes a message and returns its epoch and offset.
@@ -80,7 +84,7 @@ impl Model {
         new_epoch: &str,
         generation: u64,
     ) -> (String, u64) {
-        let channel = self.channels.entry(channel.to_owned()).or_default();
+        let channel = self.channel(channel);
         let meta = channel.at_generation(new_epoch, generation);
         meta.offset += 1;
         let published = (meta.epoch.clone(), meta.offset);
@@ -89,24 +93,24 @@ impl Model {
     }
 
     pub(super) fn open(&mut self, channel: &str, new_epoch: &str, generation: u64) -> OpenedChannel {
-        let channel = self.channels.entry(channel.to_owned()).or_default();
+        let channel = self.channel(channel);
         let Meta { epoch, offset, past, .. } = channel.at_generation(new_epoch, generation).clone();
         OpenedChannel { epoch, offset, past, log: channel.log.clone() }
     }
 
     /// Lets the log expire.
     pub(super) fn expire_log(&mut self, channel: &str) {
-        self.channels.entry(channel.to_owned()).or_default().log.clear();
+        self.channel(channel).log.clear();
     }
 
     /// Removes the meta key, as if it had expired or an operator had deleted it.
     pub(super) fn lose_meta(&mut self, channel: &str) {
-        self.channels.entry(channel.to_owned()).or_default().meta = None;
+        self.channel(channel).meta = None;
     }
 
     /// Trims the log to its newest `max` messages.
     pub(super) fn trim(&mut self, channel: &str, max: usize) {
-        let log = &mut self.channels.entry(channel.to_owned()).or_default().log;
+        let log = &mut self.channel(channel).log;
         log.drain(..log.len().saturating_sub(max));
     }
 

@@ -1,3 +1,4 @@
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -5,9 +6,9 @@ use encke_tests::redis::Redis;
 use encke_tests::server::run_to_end;
 use encke_tests::waiting::until;
 use encke_tests::{Client, Hello};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{launch, node};
+use super::{assert_not_opened, launch, node, subscribe_since, try_subscribe};
 use crate::restart::{RestartableServer, next_message, resume_session};
 
 /// Returns the settings for a server that uses this Redis.
@@ -26,23 +27,26 @@ fn restarts_on(redis: &Redis) -> RestartableServer {
 fn suspended_subscriber(restarts: &RestartableServer) -> Hello {
     let mut client = restarts.server.client();
     client.subscribe("news");
-    for number in 1..=3 {
-        restarts.server.admin.publish("news", number);
-        assert_eq!(next_message(&mut client), (number, number, json!(number)));
-    }
+    restarts.server.admin.publish_each("news", 1..=3);
+    assert_numbers(&mut client, 1..=3);
     client.send(r#"{"ack":{"seq":1}}"#);
     client.request(r#"{"id":1,"presence":{"channel":"news"}}"#);
-    let hello = client.drop_connection();
-    restarts.server.await_phase(&hello.session, "suspended");
-    hello
+    restarts.server.suspend(client)
 }
 
-/// Asserts that the next object is a gap in `news` and returns it.
+/// Asserts that these numbers arrive. Each number is the seq, the offset and the data of its message.
 #[track_caller]
-fn assert_gap(client: &mut Client) -> Value {
+fn assert_numbers(client: &mut Client, numbers: RangeInclusive<u64>) {
+    numbers.for_each(|number| assert_eq!(next_message(client), (number, number, json!(number))));
+}
+
+/// Asserts that a gap in `news` with a seq follows, and returns its range.
+#[track_caller]
+fn next_gap(client: &mut Client, seq: u64) -> [Option<u64>; 2] {
     let object = client.object();
-    assert_eq!(object["gap"]["channel"], "news", "{object}");
-    object["gap"].clone()
+    let gap = &object["gap"];
+    assert_eq!((&gap["channel"], &gap["seq"]), (&json!("news"), &json!(seq)), "{object}");
+    [gap["from"].as_u64(), gap["to"].as_u64()]
 }
 
 #[test]
@@ -54,32 +58,22 @@ fn a_session_resumes_with_messages_published_on_another_server() {
     other.admin.publish("news", 4);
     restarts.stop();
     other.admin.publish("news", 5);
-    let output = run_to_end(&["snapshot", "show", &restarts.path().display().to_string()], &[]);
-    let text = String::from_utf8(output.stdout).expect("the output is text");
+    let text = restarts.show_snapshot().stdout;
     assert!(text.contains(r#"log "news" epoch"#) && text.contains("in the engine"), "{text}");
     let bytes = std::fs::read(restarts.path()).expect("the snapshot can be read");
+    assert!(!bytes.windows(8).any(|window| window == b"messages"), "the messages are in Redis");
     restarts.start();
     other.admin.publish("news", 6);
     let mut client = resume_session(&restarts, &hello, 1);
-    for number in 2..=6 {
-        assert_eq!(next_message(&mut client), (number, number, json!(number)));
-    }
+    assert_numbers(&mut client, 2..=6);
     other.admin.publish("news", 7);
-    assert_eq!(next_message(&mut client), (7, 7, json!(7)));
+    assert_numbers(&mut client, 7..=7);
     // Restart again. This time, the client has missed more messages, and there are new subscribers.
     restarts.restart();
-    let mut client = resume_session(&restarts, &hello, 4);
-    for number in 5..=7 {
-        assert_eq!(next_message(&mut client), (number, number, json!(number)));
-    }
-    let mut late = restarts.server.client();
-    let epoch = late.subscribe("news");
-    let since = json!({"channel": "news", "since": {"epoch": epoch, "offset": 0}});
-    let mut later = restarts.server.client();
-    let reply = later.request(&json!({"id": 1, "subscribe": since}).to_string());
+    assert_numbers(&mut resume_session(&restarts, &hello, 4), 5..=7);
+    let epoch = restarts.server.client().subscribe("news");
+    let reply = subscribe_since(&mut restarts.server.client(), &epoch, 0);
     assert_eq!((&reply["ok"]["offset"], &reply["ok"]["recovered"]), (&json!(7), &json!(true)));
-    // The messages are in Redis, not in the snapshot.
-    assert!(!bytes.windows(8).any(|window| window == b"messages"));
 }
 
 /// The log of a pattern is local to the process, so messages published while no process is running are
@@ -94,14 +88,11 @@ fn a_pattern_subscription_continues_after_a_gap() {
     clients[0].subscribe("/a/b");
     for number in 1..=2 {
         other.admin.publish("/a/b", number);
-        clients
-            .iter_mut()
-            .for_each(|client| assert_eq!(next_message(client), (number, number, json!(number))));
+        clients.iter_mut().for_each(|client| assert_numbers(client, number..=number));
     }
     other.admin.publish("/a/z", "pattern only");
     clients.iter_mut().for_each(|client| assert_eq!(next_message(client).0, 3));
-    let hellos = clients.map(Client::drop_connection);
-    hellos.iter().for_each(|hello| restarts.server.await_phase(&hello.session, "suspended"));
+    let hellos = clients.map(|client| restarts.server.suspend(client));
     restarts.stop();
     other.admin.publish("/a/b", 3);
     restarts.start();
@@ -112,11 +103,11 @@ fn a_pattern_subscription_continues_after_a_gap() {
         let expected = [&[json!(2), json!("pattern only")], meanwhile].concat();
         let (mut gaps, mut received) = (0, Vec::new());
         while received.len() < expected.len() || gaps == 0 {
-            let object = client.object();
+            let mut object = client.object();
             if object["gap"]["channel"] == "/a/*" {
                 gaps += 1;
             } else {
-                received.push(object["message"]["data"].clone());
+                received.push(object["message"]["data"].take());
             }
         }
         assert_eq!((gaps, received), (1, expected));
@@ -130,14 +121,13 @@ fn a_pattern_subscription_continues_after_a_gap() {
 #[test]
 fn nothing_is_lost_or_duplicated_while_another_server_publishes() {
     const MESSAGES: u64 = 600;
-    const CLIENTS: usize = 8;
     let redis = Redis::start();
     let mut restarts = restarts_on(&redis);
     restarts.settings.push("channel.history_messages=1000".to_owned());
     restarts.restart();
     // The publishing server determines how much of a log is kept.
     let other = launch(&redis).set("channel.history_messages=1000").start();
-    let mut clients: Vec<_> = (0..CLIENTS).map(|_| restarts.server.client()).collect();
+    let mut clients = [(); 4].map(|()| restarts.server.client());
     clients.iter_mut().for_each(|client| _ = client.subscribe("news"));
     let published = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -147,25 +137,14 @@ fn nothing_is_lost_or_duplicated_while_another_server_publishes() {
                 published.store(number, Ordering::Release);
             }
         });
-        let mut received = [0; CLIENTS];
-        for (client, received) in clients.iter_mut().zip(&mut received) {
-            for number in 1..=20 {
-                assert_eq!(next_message(client), (number, number, json!(number)));
-            }
-            *received = 20;
-        }
-        let hellos: Vec<_> = clients.drain(..).map(Client::drop_connection).collect();
+        clients.iter_mut().for_each(|client| assert_numbers(client, 1..=20));
+        let hellos = clients.map(Client::drop_connection);
         restarts.stop();
-        let before = published.load(Ordering::Acquire);
-        until("more messages are published", || {
-            published.load(Ordering::Acquire) >= (before + 20).min(MESSAGES)
-        });
+        let wanted = (published.load(Ordering::Acquire) + 20).min(MESSAGES);
+        until("more messages are published", || published.load(Ordering::Acquire) >= wanted);
         restarts.start();
-        for (hello, received) in hellos.iter().zip(received) {
-            let mut client = resume_session(&restarts, hello, received);
-            for number in received + 1..=MESSAGES {
-                assert_eq!(next_message(&mut client), (number, number, json!(number)));
-            }
+        for hello in &hellos {
+            assert_numbers(&mut resume_session(&restarts, hello, 20), 21..=MESSAGES);
         }
     });
 }
@@ -174,30 +153,25 @@ fn nothing_is_lost_or_duplicated_while_another_server_publishes() {
 fn sessions_survive_an_unreachable_redis() {
     let mut redis = Redis::persistent();
     let mut restarts = restarts_on(&redis);
-    let other = node(&redis);
     let hello = suspended_subscriber(&restarts);
-    other.admin.publish("news", 4);
+    node(&redis).admin.publish("news", 4);
     restarts.stop();
     redis.kill();
     // Start twice: the second process never reaches Redis.
     restarts.start();
     let mut client = resume_session(&restarts, &hello, 1);
     // The next object is the reply, so no gap precedes it.
-    let reply = client.request(r#"{"id":1,"publish":{"channel":"news","data":0}}"#);
-    assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
-    let reply = client.request(r#"{"id":2,"subscribe":{"channel":"news"}}"#);
+    client.assert_refused(r#"{"id":1,"publish":{"channel":"news","data":0}}"#, "unavailable");
+    let reply = try_subscribe(&mut client, "news");
     assert_eq!(reply["ok"]["channel"], "news", "the session is already subscribed: {reply}");
-    let refused = restarts.server.client().request(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-    assert_eq!(refused["error"]["code"], "unavailable", "a new session cannot subscribe: {refused}");
+    assert_not_opened(&mut restarts.server.client(), "news");
     drop(client);
     restarts.restart();
     let mut client = resume_session(&restarts, &hello, 1);
     redis.restart();
-    for number in 2..=4 {
-        assert_eq!(next_message(&mut client), (number, number, json!(number)));
-    }
+    assert_numbers(&mut client, 2..=4);
     restarts.server.admin.publish("news", 5);
-    assert_eq!(next_message(&mut client), (5, 5, json!(5)));
+    assert_numbers(&mut client, 5..=5);
 }
 
 #[test]
@@ -211,37 +185,9 @@ fn an_empty_redis_is_reported_as_gaps_on_resume() {
     restarts.start();
     restarts.server.admin.publish("news", "again");
     let mut client = resume_session(&restarts, &hello, 1);
-    let gap = assert_gap(&mut client);
-    assert_eq!(
-        (&gap["seq"], &gap["from"], &gap["to"]),
-        (&json!(3), &json!(2), &json!(3)),
-        "the messages that were sent"
-    );
-    let gap = assert_gap(&mut client);
-    assert_eq!((&gap["seq"], gap.get("from")), (&json!(4), None), "messages that may have been lost");
+    assert_eq!(next_gap(&mut client, 3), [Some(2), Some(3)], "the messages that were sent");
+    assert_eq!(next_gap(&mut client, 4), [None; 2], "messages that may have been lost");
     assert_eq!(next_message(&mut client), (5, 1, json!("again")));
-}
-
-/// Unacknowledged messages of a former subscription are reported as a gap without waiting for Redis.
-#[test]
-fn a_former_subscription_delays_nothing() {
-    let redis = Redis::start();
-    let mut restarts = restarts_on(&redis);
-    let mut client = restarts.server.client();
-    let hello = client.hello.clone();
-    client.subscribe("news");
-    client.subscribe("sports");
-    restarts.server.admin.publish("news", 1);
-    assert_eq!(next_message(&mut client).0, 1);
-    client.request(r#"{"id":2,"unsubscribe":{"channel":"news"}}"#);
-    restarts.server.admin.publish("sports", 2);
-    assert_eq!(next_message(&mut client).0, 2);
-    drop(client);
-    restarts.server.await_phase(&hello.session, "suspended");
-    restarts.restart();
-    let mut client = resume_session(&restarts, &hello, 0);
-    assert_eq!(assert_gap(&mut client)["to"], 1);
-    assert_eq!(next_message(&mut client), (2, 1, json!(2)));
 }
 
 #[test]
@@ -255,27 +201,24 @@ fn sessions_move_between_engines() {
     restarts.restart();
     let other = node(&redis);
     let mut client = resume_session(&restarts, &hello, 1);
-    for number in 2..=3 {
-        assert_eq!(next_message(&mut client), (number, number, json!(number)));
-    }
-    assert_eq!(assert_gap(&mut client).get("from"), None);
+    assert_numbers(&mut client, 2..=3);
+    assert_eq!(next_gap(&mut client, 4)[0], None);
     other.admin.publish("news", "from Redis");
     assert_eq!(next_message(&mut client), (5, 1, json!("from Redis")));
-    drop(client);
-    restarts.server.await_phase(&hello.session, "suspended");
+    restarts.server.suspend(client);
     // Now the sent messages are in Redis, which the memory engine cannot read.
     restarts.settings.clear();
     restarts.restart();
     let mut client = resume_session(&restarts, &hello, 4);
-    assert_eq!(assert_gap(&mut client)["seq"], 5);
-    assert_eq!(assert_gap(&mut client).get("from"), None);
+    next_gap(&mut client, 5);
+    assert_eq!(next_gap(&mut client, 6)[0], None);
     let published = restarts.server.admin.publish("news", "from memory");
     assert_eq!(next_message(&mut client), (7, 1, json!("from memory")));
     assert_eq!(client.subscribe("news"), published["epoch"].as_str().expect("an epoch"));
 }
 
-/// A process that refuses to start has already read the snapshot. It leaves the snapshot for the next
-/// process.
+/// A server refuses a Redis that evicts keys, unless this is allowed. It has read the snapshot by then, and
+/// leaves it for the next process.
 #[test]
 fn a_refused_start_keeps_the_snapshot() {
     let redis = Redis::start();
@@ -291,15 +234,12 @@ fn a_refused_start_keeps_the_snapshot() {
     for setting in [&snapshot, &kind, &url] {
         refused.extend(["--set", setting.as_str()]);
     }
-    let output = run_to_end(&refused, &[]);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && stderr.contains("engine.allow_eviction"), "{stderr}");
+    run_to_end(&refused, &[]).assert_failed(1, &["engine.allow_eviction"]);
     assert_eq!(restarts.files(), ["snapshot"]);
     assert_eq!(std::fs::read(restarts.path()).expect("the snapshot was put back"), written);
+    let allowed = launch(&evicting).set("engine.allow_eviction=true").start();
+    assert_eq!(allowed.admin.publish("news", 1)["offset"], 1);
 
     restarts.start();
-    let mut client = resume_session(&restarts, &hello, 1);
-    for number in 2..=3 {
-        assert_eq!(next_message(&mut client), (number, number, json!(number)));
-    }
+    assert_numbers(&mut resume_session(&restarts, &hello, 1), 2..=3);
 }

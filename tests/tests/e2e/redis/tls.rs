@@ -3,12 +3,10 @@ use std::path::PathBuf;
 use encke_tests::authority::Authority;
 use encke_tests::redis::Redis;
 use encke_tests::server::run_to_end;
-use encke_tests::waiting::until;
 use encke_tests::{Launch, RunningServer};
-use serde_json::json;
 use tempfile::TempDir;
 
-use super::nodes::assert_message;
+use super::{assert_message, assert_unavailable, await_connected, launch_at};
 
 /// Certificate and key in a directory.
 struct CertificateFiles {
@@ -24,11 +22,6 @@ impl CertificateFiles {
         let (certificate, key) = authority.issue(name, directory.path());
         Self { directory, certificate, key }
     }
-
-    /// Replaces the files with a newly issued certificate and key.
-    fn replace(&self, authority: &Authority, name: &str) {
-        authority.issue(name, self.directory.path());
-    }
 }
 
 fn redis_without_client_certificates(files: &CertificateFiles) -> Redis {
@@ -40,36 +33,16 @@ fn redis_without_client_certificates(files: &CertificateFiles) -> Redis {
 
 /// Configures a server that trusts only this authority.
 fn launch(redis: &Redis, authority: &Authority) -> Launch {
-    Launch::with(&["engine.kind=redis", &format!("engine.url={}", redis.tls_url())])
-        .set(&format!("engine.ca={}", authority.path().display()))
+    launch_at(redis.tls_url()).set(&format!("engine.ca={}", authority.path().display()))
 }
 
 #[track_caller]
 fn assert_serves(server: &RunningServer) {
-    until("the server is connected to Redis", || server.admin.metrics().value("encke_engine_up") == 1.0);
+    await_connected(server, true);
     let mut client = server.client();
     client.subscribe("news");
     let offset = server.admin.publish("news", "over TLS")["offset"].as_u64().expect("an offset");
-    assert_message(&mut client, offset, &json!("over TLS"));
-}
-
-/// Asserts that Redis is rejected for this reason until its certificate is replaced with a valid one.
-#[track_caller]
-fn assert_rejected_until_replaced(
-    mut redis: Redis,
-    files: &CertificateFiles,
-    authority: &Authority,
-    why: &str,
-) {
-    let server = launch(&redis, authority).start();
-    server.logs.await_line(why);
-    let answer = server.admin.post("/api/publish", r#"{"channel":"news","data":1}"#);
-    assert_eq!((answer.status, &*answer.error_code()), (503, "unavailable"), "{answer:?}");
-    redis.kill();
-    files.replace(authority, "localhost");
-    redis.restart();
-    assert_serves(&server);
-    assert_eq!(server.logs.count(why), 1, "logged once for all attempts");
+    assert_message(&mut client, offset, "over TLS");
 }
 
 #[test]
@@ -80,26 +53,28 @@ fn channels_work_over_tls() {
     let server = launch(&redis, &authority).start();
     assert_serves(&server);
     // The authority may also be trusted by the machine.
-    let machine = Launch::with(&["engine.kind=redis", &format!("engine.url={}", redis.tls_url())])
-        .environment("SSL_CERT_FILE", authority.path())
-        .start();
-    assert_serves(&machine);
+    assert_serves(&launch_at(redis.tls_url()).environment("SSL_CERT_FILE", authority.path()).start());
 }
 
+/// Redis is rejected until its certificate is replaced with a valid one.
 #[test]
-fn a_certificate_of_another_authority_is_refused() {
+fn invalid_certificates_are_rejected() {
     let (ours, other) = (Authority::new(), Authority::new());
-    let files = CertificateFiles::of(&other, "localhost");
-    let redis = redis_without_client_certificates(&files);
-    assert_rejected_until_replaced(redis, &files, &ours, "not issued by a trusted authority (engine.ca)");
-}
-
-#[test]
-fn a_certificate_for_another_name_is_refused() {
-    let authority = Authority::new();
-    let files = CertificateFiles::of(&authority, "elsewhere.example");
-    let redis = redis_without_client_certificates(&files);
-    assert_rejected_until_replaced(redis, &files, &authority, "not valid for name");
+    for (authority, name, problem) in [
+        (&other, "localhost", "not issued by a trusted authority (engine.ca)"),
+        (&ours, "elsewhere.example", "not valid for name"),
+    ] {
+        let files = CertificateFiles::of(authority, name);
+        let mut redis = redis_without_client_certificates(&files);
+        let server = launch(&redis, &ours).start();
+        server.logs.await_line(problem);
+        assert_unavailable(&server);
+        redis.kill();
+        ours.issue("localhost", files.directory.path());
+        redis.restart();
+        assert_serves(&server);
+        assert_eq!(server.logs.count(problem), 1, "logged once for all attempts");
+    }
 }
 
 #[test]
@@ -111,7 +86,7 @@ fn redis_may_require_client_certificates() {
     let redis = Redis::behind_tls(&files.certificate, &files.key, &options);
     let stranger = launch(&redis, &authority).start();
     stranger.logs.await_line("CertificateRequired");
-    assert_eq!(stranger.admin.post("/api/publish", r#"{"channel":"news","data":1}"#).status, 503);
+    assert_unavailable(&stranger);
     let own = CertificateFiles::of(&authority, "encke");
     let server = launch(&redis, &authority)
         .set(&format!("engine.certificate={}", own.certificate.display()))
@@ -123,28 +98,22 @@ fn redis_may_require_client_certificates() {
 #[test]
 fn unusable_files_are_errors_at_start() {
     let authority = Authority::new();
-    let (own, other) = (CertificateFiles::of(&authority, "encke"), CertificateFiles::of(&authority, "encke"));
+    let [own, other] = [(); 2].map(|()| CertificateFiles::of(&authority, "encke"));
     let ca = format!("engine.ca={}", authority.path().display());
     let certificate = format!("engine.certificate={}", own.certificate.display());
-    for (settings, problem) in [
-        (vec!["engine.ca=/no/such/file".to_owned()], "engine.ca"),
-        (vec![format!("engine.ca={}", own.key.display())], "contains no PEM certificate"),
-        (
-            vec![ca, certificate, format!("engine.key={}", other.key.display())],
-            "does not belong to the certificate",
-        ),
+    let other_key = format!("engine.key={}", other.key.display());
+    let key_as_ca = format!("engine.ca={}", own.key.display());
+    let no_store = [("SSL_CERT_FILE", "/no/such/file"), ("SSL_CERT_DIR", "/no/such")];
+    for (settings, environment, problem) in [
+        (&["engine.ca=/no/such/file"][..], &[][..], "engine.ca"),
+        (&[&key_as_ca], &[], "contains no PEM certificate"),
+        (&[&ca, &certificate, &other_key], &[], "does not belong to the certificate"),
+        (&[], &no_store, "engine.ca"),
     ] {
         let mut arguments = vec!["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        for setting in ["engine.kind=redis", "engine.url=rediss://localhost"] {
+        for setting in ["engine.kind=redis", "engine.url=rediss://localhost"].iter().chain(settings) {
             arguments.extend(["--set", setting]);
         }
-        settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
-        let output = run_to_end(&arguments, &[]);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && stderr.contains(problem), "{stderr}");
+        run_to_end(&arguments, environment).assert_failed(2, &[problem]);
     }
-    let arguments = ["--set", "engine.kind=redis", "--set", "engine.url=rediss://localhost"];
-    let output = run_to_end(&arguments, &[("SSL_CERT_FILE", "/no/such/file"), ("SSL_CERT_DIR", "/no/such")]);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && stderr.contains("engine.ca"), "{stderr}");
 }

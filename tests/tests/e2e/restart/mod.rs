@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
-use encke_tests::server::IN_MEMORY;
-use encke_tests::waiting::TIMEOUT;
+use encke_tests::process::ProcessOutput;
+use encke_tests::server::{IN_MEMORY, run_to_end};
 use encke_tests::{Launch, RunningServer};
 use tempfile::TempDir;
 
@@ -54,25 +54,19 @@ impl RestartableServer {
     /// Shuts down the server and asserts that it has written a snapshot.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
-        self.terminate_and_wait();
+        self.server.stop();
         assert!(self.path().exists(), "{}", self.server.logs.text());
     }
 
-    /// Shuts down the server without checking the snapshot, for which another process may be waiting.
-    #[track_caller]
-    fn terminate_and_wait(&mut self) {
-        self.server.terminate();
-        assert_eq!(self.server.await_exit(TIMEOUT).code(), Some(0));
+    /// Runs `encke snapshot show`.
+    pub(crate) fn show_snapshot(&self) -> ProcessOutput {
+        run_to_end(&["snapshot", "show", &self.path().display().to_string()], &[])
     }
 
     /// Starts the next process.
     #[track_caller]
     pub(crate) fn start(&mut self) {
-        self.server = self.launch().start();
-    }
-
-    fn launch(&self) -> Launch {
-        launch(&self.server.public.to_string(), &self.path(), &self.settings)
+        self.server = launch(&self.server.public.to_string(), &self.path(), &self.settings).start();
     }
 
     #[track_caller]

@@ -3,13 +3,9 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 
-use encke_tests::waiting::TIMEOUT;
+use encke_tests::port::listen;
 use encke_tests::{Client, Launch, RawClient};
 use socket2::{Domain, SockRef, Socket, Type};
-
-fn listener() -> TcpListener {
-    TcpListener::bind("127.0.0.1:0").expect("a port is free")
-}
 
 fn clone(listener: &TcpListener) -> OwnedFd {
     listener.try_clone().expect("the listener can be duplicated").into()
@@ -19,61 +15,47 @@ fn clone(listener: &TcpListener) -> OwnedFd {
 #[track_caller]
 fn assert_refused(launch: Launch, parts: &[&str]) {
     let mut starting = launch.set("listen.wait=off").spawn();
-    assert_eq!(starting.process.await_exit(TIMEOUT).code(), Some(1), "{}", starting.logs.text());
+    assert_eq!(starting.process.await_exit().code(), Some(1), "{}", starting.logs.text());
     for part in parts {
         starting.logs.await_line(part);
     }
 }
 
+/// The socket gets the server's options.
 #[test]
 fn a_socket_is_matched_by_its_name() {
-    let listener = listener();
-    let address = listener.local_addr().expect("the listener is bound");
+    let (listener, address) = listen();
     // This client waits in the socket's backlog until the server starts.
     let mut early = RawClient::connect(address);
     early.request_upgrade("");
     // The server uses the inherited socket although the configuration has another address.
-    let server = Launch::default().inheriting(clone(&listener), 1, Some("public")).start();
+    let server = Launch::with(&["limits.send_buffer=32KiB", "limits.receive_buffer=32KiB"])
+        .inheriting(clone(&listener), 1, Some("public"))
+        .start();
     assert_eq!(server.public, address);
+    let socket = SockRef::from(&listener);
+    // The kernel reports twice the requested size, to account for its own overhead.
+    assert_eq!(socket.send_buffer_size().ok(), Some(2 * 32 * 1024));
+    assert_eq!(socket.recv_buffer_size().ok(), Some(2 * 32 * 1024));
+    assert_eq!(socket.tcp_notsent_lowat().ok(), Some(16 * 1024));
+    assert_eq!((socket.tcp_nodelay().ok(), socket.nonblocking().ok()), (Some(true), Some(true)));
     assert_ne!(server.admin.address(), address);
     early.await_upgrade();
     early.hello();
     server.assert_healthy();
     server.logs.await_line("listening on an inherited socket");
-    assert_eq!(
-        server.logs.count("systemd's variables"),
-        0,
-        "the variables were removed: {}",
-        server.logs.text()
-    );
+    assert_eq!(server.logs.count("systemd's variables"), 0, "they were removed: {}", server.logs.text());
 }
 
 #[test]
 fn a_socket_with_another_name_is_matched_by_its_address() {
     for name in [None, Some("encke.socket"), Some("")] {
-        let listener = listener();
-        let address = listener.local_addr().expect("the listener is bound");
+        let (listener, address) = listen();
         let launch = Launch::listening_on(&address.to_string());
         let server = launch.inheriting(clone(&listener), 1, name).start();
         assert_eq!(server.public, address);
         server.assert_healthy();
     }
-}
-
-#[test]
-fn inherited_sockets_get_the_servers_options() {
-    let listener = listener();
-    let server = Launch::with(&["limits.send_buffer=32KiB", "limits.receive_buffer=32KiB"])
-        .inheriting(clone(&listener), 1, Some("public"))
-        .start();
-    let socket = SockRef::from(&listener);
-    // The kernel reports twice the requested size, to account for its own overhead.
-    assert_eq!(socket.send_buffer_size().expect("the option can be read"), 2 * 32 * 1024);
-    assert_eq!(socket.recv_buffer_size().expect("the option can be read"), 2 * 32 * 1024);
-    assert!(socket.tcp_nodelay().expect("the option can be read"));
-    assert_eq!(socket.tcp_notsent_lowat().expect("the option can be read"), 16 * 1024);
-    assert!(socket.nonblocking().expect("the option can be read"));
-    server.assert_healthy();
 }
 
 /// `systemd-socket-activate` opens the sockets, waits for the first client, and executes the server.
@@ -96,10 +78,8 @@ fn both_sockets_come_from_systemd_socket_activate() {
         starting.logs.await_line(&format!("Listening on {public}"));
         let first = TcpStream::connect(&public).expect("the socket is open");
         let server = starting.await_banner();
-        assert_eq!(
-            (server.public.to_string(), server.admin.address().to_string()),
-            (public.clone(), admin.clone())
-        );
+        let addresses = [server.public, server.admin.address()].map(|address| address.to_string());
+        assert_eq!(addresses, [&*public, &admin]);
         assert!(!Client::over(first, "").hello.recovered, "the first client is served");
         server.assert_healthy();
     }
@@ -108,9 +88,8 @@ fn both_sockets_come_from_systemd_socket_activate() {
 #[test]
 fn unusable_descriptors_are_rejected() {
     let unbound = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be created");
-    let listener = listener();
-    let connected = TcpStream::connect(listener.local_addr().expect("the listener is bound"))
-        .expect("the listener accepts");
+    let (_listener, address) = listen();
+    let connected = TcpStream::connect(address).expect("the listener accepts");
     let folder = tempfile::tempdir().expect("a temporary directory can be created");
     let unix = UnixListener::bind(folder.path().join("socket")).expect("the directory is new");
     let cases: [(&str, OwnedFd); 5] = [
@@ -127,28 +106,19 @@ fn unusable_descriptors_are_rejected() {
 }
 
 #[test]
-fn superfluous_sockets_are_rejected() {
-    let listener = listener();
-    let address = listener.local_addr().expect("the listener is bound").to_string();
-    for (sockets, names) in
-        [(2, Some("public:public")), (3, Some("public:admin:public")), (1, Some("other")), (1, None)]
-    {
-        let launch = Launch::default().inheriting(clone(&listener), sockets, names);
-        assert_refused(launch, &[&address, "belongs to no listener", "named `public`"]);
-    }
-}
-
-#[test]
-fn invalid_names_and_counts_are_rejected() {
-    let listener = listener();
-    let launch = || Launch::default().inheriting(clone(&listener), 1, Some("public"));
-    assert_refused(
-        Launch::default().inheriting(clone(&listener), 2, Some("public")),
-        &["LISTEN_FDNAMES names 1 sockets"],
-    );
-    for count in ["-1", "many", "", "17", "99999999999999999999"] {
+fn superfluous_sockets_and_invalid_variables_are_rejected() {
+    let (listener, address) = listen();
+    let address = address.to_string();
+    let launch = |sockets, names| Launch::default().inheriting(clone(&listener), sockets, names);
+    let superfluous = [&*address, "belongs to no listener", "named `public`"];
+    assert_refused(launch(2, Some("public:public")), &superfluous);
+    assert_refused(launch(1, Some("other")), &superfluous);
+    assert_refused(launch(1, None), &superfluous);
+    assert_refused(launch(2, Some("public")), &["LISTEN_FDNAMES names 1 sockets"]);
+    for count in ["-1", "", "17"] {
         let shell = format!("export LISTEN_PID=$$ LISTEN_FDS='{count}'");
-        assert_refused(launch().run_first(&shell), &["LISTEN_FDS is", "not a number from 0 to"]);
+        let launch = launch(1, Some("public")).run_first(&shell);
+        assert_refused(launch, &["LISTEN_FDS is", "not a number from 0 to"]);
     }
     // There is no descriptor with this number.
     let shell = "export LISTEN_PID=$$ LISTEN_FDS=1 && exec 3<&-";

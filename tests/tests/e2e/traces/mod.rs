@@ -9,8 +9,8 @@ use encke_tests::{CollectedSpan, RunningServer};
 use serde_json::{Value, json};
 
 /// Publishes with additional headers (lines that end in CR LF). Returns the status.
-fn publish(server: &RunningServer, channel: &str, data: impl Into<Value>, headers: &str) -> u16 {
-    let body = json!({ "channel": channel, "data": data.into() }).to_string();
+pub(crate) fn publish(server: &RunningServer, channel: &str, headers: &str) -> u16 {
+    let body = json!({ "channel": channel, "data": "contents must not appear" }).to_string();
     server.admin.send("/api/publish", &format!("Content-Type: application/json\r\n{headers}"), &body).status
 }
 
@@ -23,7 +23,9 @@ fn span_named<'a>(spans: &'a [CollectedSpan], name: &str) -> &'a CollectedSpan {
     span
 }
 
-/// Returns the value of an attribute, if the span has it.
-fn attribute<'a>(span: &'a CollectedSpan, attribute: &str) -> Option<&'a Value> {
-    span.attributes.get(attribute)
+#[track_caller]
+fn assert_attributes<const N: usize>(span: &CollectedSpan, expected: [(&str, Value); N]) {
+    for (name, value) in expected {
+        assert_eq!(span.attributes.get(name), Some(&value), "{name}: {span:#?}");
+    }
 }

@@ -3,20 +3,20 @@
 mod answer;
 mod commands;
 mod connecting;
+mod log_position;
 mod session_model;
 mod socket;
-mod socket_reading;
-
-use std::collections::VecDeque;
 
 pub(crate) use answer::BayeuxReply;
-pub(crate) use commands::{BayeuxCommand, session_of_handshake};
-pub(crate) use session_model::{BayeuxSessionModel, BayeuxSubscription};
+pub(crate) use commands::{BayeuxCommand, ExpectedReply, session_of_handshake};
+use connecting::PendingConnect;
+use log_position::BayeuxSubscription;
+pub(crate) use session_model::BayeuxSessionModel;
 
-use encke_core::Timestamp;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
+use super::MAX_SNAPSHOTS;
 use crate::wire::SharedWire;
 
 /// State of a Bayeux client.
@@ -29,69 +29,27 @@ pub(crate) struct Bayeux {
     snapshots: Vec<BayeuxSessionModel>,
     /// Connect that has not been answered.
     connect: Option<PendingConnect>,
-    /// Replies expected on the WebSocket, except the answer to the connect.
-    expected: VecDeque<ExpectedReply>,
+    /// Replies expected on the WebSocket, except the answers to the connect and to the handshake.
+    expected: Vec<ExpectedReply>,
     /// Handshake on the WebSocket that has not been answered.
-    handshake: Option<PendingHandshake>,
+    handshake: Option<ExpectedReply>,
     socket: Option<SharedWire>,
     /// When to send the next connect on the WebSocket.
     connects_at: u64,
     /// Whether the client has sent invalid messages on the WebSocket.
-    is_confused: bool,
-    /// Id of the last message sent.
-    ids: u64,
-}
-
-/// A `/meta/connect` that has not been answered.
-#[derive(Debug)]
-struct PendingConnect {
-    /// Connection that carries the request. `None` if the connect was sent on a WebSocket.
-    wire: Option<SharedWire>,
-    /// When the connect was sent, by the server's clock.
-    since: Timestamp,
-    id: u64,
-    /// Id of another message in the same request.
-    beside: Option<u64>,
-    /// Acknowledgement in the connect.
-    ack: Option<u64>,
-    /// Whether the acknowledgement is for messages that were never sent.
-    is_future: bool,
-    /// Whether the connect asks for an immediate answer.
-    is_due: bool,
-}
-
-/// A reply expected on a WebSocket.
-#[derive(Debug)]
-struct ExpectedReply {
-    session: String,
-    id: u64,
-    channel: String,
-    /// Command to which this is the reply, if the client's state depends on it.
-    command: Option<BayeuxCommand>,
-}
-
-/// A handshake on a WebSocket that has not been answered.
-#[derive(Debug)]
-struct PendingHandshake {
-    id: u64,
-    acknowledges: bool,
+    pub(super) is_confused: bool,
 }
 
 impl Bayeux {
     /// Creates a client. Half of the clients are pages of two browsers.
-    pub(crate) fn new(rng: &mut SmallRng) -> Self {
+    pub(super) fn new(rng: &mut SmallRng) -> Self {
         let browser = rng.random_bool(0.5).then(|| rng.random_range(1..3));
         Self { browser, ..Self::default() }
     }
 
-    fn next_id(&mut self) -> u64 {
-        self.ids += 1;
-        self.ids
-    }
-
     /// Records the loss of the connection that carries the connect. The bytes that the server's kernel has
     /// accepted are kept for later checks.
-    pub(crate) fn lose_answer(&mut self) {
+    pub(super) fn lose_answer(&mut self) {
         let wire = self.connect.take().and_then(|connect| connect.wire);
         if let (Some(wire), Some(model)) = (wire, &mut self.model) {
             model.lose_connection(wire);
@@ -99,18 +57,17 @@ impl Bayeux {
     }
 
     /// Records the loss of the WebSocket and of everything pending on it.
-    pub(crate) fn lose_socket(&mut self) {
+    pub(super) fn lose_socket(&mut self) {
         let (had_connect, socket) = (self.connect.take().is_some(), self.socket.take());
         if let Some(model) = &mut self.model {
             model.lose_socket(socket.filter(|_| had_connect));
         }
         (self.handshake, self.is_confused) = (None, false);
         for expected in std::mem::take(&mut self.expected) {
-            self.request_lost(&expected.session);
+            self.commands_lost(&expected.session);
         }
     }
 
-    /// Returns whether the session uses acknowledgements.
     pub(crate) fn acknowledges(&self) -> bool {
         self.model.as_ref().is_some_and(|model| model.acknowledges)
     }
@@ -120,7 +77,7 @@ impl Bayeux {
     }
 
     /// Records that pending commands may or may not have been executed.
-    pub(crate) fn request_lost(&mut self, session: &str) {
+    pub(super) fn commands_lost(&mut self, session: &str) {
         let Some(model) = self.model.as_mut().filter(|model| model.session == session) else { return };
         for subscription in &mut model.logs {
             if matches!(subscription, BayeuxSubscription::Requested(..)) {
@@ -129,9 +86,24 @@ impl Bayeux {
         }
     }
 
-    fn forget_session(&mut self) {
+    pub(super) fn forget_session(&mut self) {
         self.model = None;
         self.snapshots.clear();
         self.expected.clear();
+    }
+
+    pub(super) fn save_snapshot(&mut self) {
+        let is_certain = |model: &&BayeuxSessionModel| {
+            model.acknowledges && !model.logs.iter().any(|it| matches!(it, BayeuxSubscription::Requested(..)))
+        };
+        if let Some(model) = self.model.as_ref().filter(is_certain)
+            && self.snapshots.len() < MAX_SNAPSHOTS
+        {
+            let mut model = model.clone();
+            model.has_gone_back = true;
+            // A reloaded page does not remember the pause.
+            model.pause(Some(0));
+            self.snapshots.push(model);
+        }
     }
 }

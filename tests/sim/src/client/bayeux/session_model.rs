@@ -1,13 +1,15 @@
 //! Model of a Bayeux client's session. Bayeux messages have no numbers, so losses are found by comparison
 //! with the messages published.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use crate::client::poll_answer;
-use crate::truth::{LOGS, MAX_CHANNELS, Truth, channel_of, receives};
+use super::answer::{self, ReportedGap};
+use super::log_position::BayeuxSubscription;
+use crate::client::http_answer;
+use crate::client::known_messages::KnownMessages;
+use crate::outcome::Verdict;
+use crate::truth::{LOGS, LogTruth, MAX_CHANNELS, Truth, log_of, receives};
 use crate::wire::SharedWire;
-
-use super::answer::{BayeuxAnswer, ReportedGap};
 
 /// Number of answers without gaps after which every loss must have been reported: one may have been in
 /// transit already, and another may contain no gaps because the ring was full.
@@ -15,63 +17,31 @@ const LOSSY_ANSWERS: u8 = 2;
 
 const MAX_GIVEN_UP: usize = 16;
 
-/// Position of a client in a log. The server does not say where a subscription starts; it is between `low`
-/// and `high`.
-#[derive(Clone, Debug)]
-pub(crate) struct BayeuxLogPosition {
-    pub(crate) epoch: String,
-    /// Last offset when the client sent the subscribe.
-    low: u64,
-    /// Last offset when the server answered.
-    high: u64,
-    /// Offset of the last message received.
-    up_to: u64,
-    /// Offset of the last message received up to and including the last answer.
-    answered: u64,
-}
-
-/// State of a client's subscription to a channel or pattern.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum BayeuxSubscription {
-    #[default]
-    Inactive,
-    /// The subscribe has been sent. Holds the epoch and last offset of the log at that time.
-    Requested(String, u64),
-    /// A subscribe or unsubscribe is pending or was lost.
-    Unknown,
-    Active(BayeuxLogPosition),
-}
-
 /// A message that was still missing and unreported when a later one arrived.
 #[derive(Clone, Debug)]
 struct UnreportedLoss {
     number: u64,
-    log: u8,
+    log: usize,
     epoch: String,
     /// Describes when the loss was noticed.
     what: String,
 }
 
 /// See the [module](self).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BayeuxSessionModel {
     pub(crate) session: String,
-    pub(crate) token: String,
+    pub(super) token: String,
     /// Whether the session uses acknowledgements.
-    pub(crate) acknowledges: bool,
+    pub(super) acknowledges: bool,
     /// Last acknowledgement id received.
-    pub(crate) ack: u64,
+    pub(super) ack: u64,
     /// Last advised pause, in milliseconds.
-    pub(crate) interval: u64,
-    pub(crate) logs: Vec<BayeuxSubscription>,
-    /// Bit set of the logs ever subscribed to.
-    ever_subscribed: u16,
+    pub(super) interval: u64,
+    pub(super) logs: Vec<BayeuxSubscription>,
     /// Bit set of the logs for which a gap of unknown length was reported.
     restarted: u16,
-    /// Numbers of the messages received.
-    received: BTreeSet<u64>,
-    /// Numbers of the messages reported as missing.
-    known: BTreeSet<u64>,
+    known: KnownMessages,
     /// Messages found missing on a WebSocket, which the next answer must report.
     unreported: Vec<UnreportedLoss>,
     /// Whether a WebSocket was lost since the last answer.
@@ -86,72 +56,27 @@ pub(crate) struct BayeuxSessionModel {
     /// Number of answers without gaps still to come until all losses must have been reported. 0: no recent
     /// loss.
     lossy_for: u8,
-    /// Whether a gap was reported for messages that the simulation never observed.
-    is_blind: bool,
     /// Whether the client went back to an earlier state, which the server may have forgotten.
-    pub(crate) has_gone_back: bool,
+    pub(super) has_gone_back: bool,
 }
 
 impl BayeuxSessionModel {
-    pub(crate) fn new(token: &str, acknowledges: bool) -> Self {
-        let session = token.split('.').next().unwrap_or_default().to_owned();
+    pub(super) fn new(token: &str, acknowledges: bool) -> Self {
         Self {
-            session,
+            session: token.split('.').next().unwrap_or_default().to_owned(),
             token: token.to_owned(),
             acknowledges,
-            ack: 0,
-            interval: 0,
-            logs: vec![BayeuxSubscription::Inactive; usize::from(LOGS)],
-            ever_subscribed: 0,
-            restarted: 0,
-            received: BTreeSet::new(),
-            known: BTreeSet::new(),
-            unreported: Vec::new(),
-            has_lost_socket: false,
-            has_lost_connect: false,
-            lost: Vec::new(),
-            given_up: VecDeque::new(),
-            lossy_for: 0,
-            is_blind: false,
-            has_gone_back: false,
+            logs: vec![BayeuxSubscription::Inactive; LOGS],
+            ..Self::default()
         }
     }
 
-    pub(crate) fn subscription(&mut self, log: u8) -> &mut BayeuxSubscription {
-        &mut self.logs[usize::from(log)]
+    pub(super) fn requested(&mut self, log: usize, epoch: String, last: u64) {
+        self.known.subscribe(log);
+        self.logs[log] = BayeuxSubscription::Requested(epoch, last);
     }
 
-    pub(crate) fn requested(&mut self, log: u8, epoch: String, last: u64) {
-        self.ever_subscribed |= 1 << log;
-        *self.subscription(log) = BayeuxSubscription::Requested(epoch, last);
-    }
-
-    /// Records the reply to a subscribe, with the state of the log at that time.
-    pub(crate) fn subscribed(&mut self, log: u8, epoch: &str, last: u64) {
-        let subscription = self.subscription(log);
-        let BayeuxSubscription::Requested(requested_epoch, low) = subscription else { return };
-        let low = if requested_epoch == epoch { *low } else { 0 };
-        *subscription = BayeuxSubscription::Active(BayeuxLogPosition {
-            epoch: epoch.to_owned(),
-            low,
-            high: last,
-            up_to: low,
-            answered: low,
-        });
-    }
-
-    /// Records the reply to an unsubscribe. If two unsubscribes were pending, the client may have subscribed
-    /// again after the first reply; the state of the subscription is then unknown.
-    pub(crate) fn unsubscribed(&mut self, log: u8) {
-        let subscription = self.subscription(log);
-        let is_subscribing_again =
-            matches!(subscription, BayeuxSubscription::Requested(..) | BayeuxSubscription::Active(_));
-        *subscription =
-            if is_subscribing_again { BayeuxSubscription::Unknown } else { BayeuxSubscription::Inactive };
-    }
-
-    /// Records the loss of a connection whose answer has not arrived.
-    pub(crate) fn lose_connection(&mut self, wire: SharedWire) {
+    pub(super) fn lose_connection(&mut self, wire: SharedWire) {
         self.give_up(wire.clone());
         self.lost.push(wire);
     }
@@ -165,13 +90,13 @@ impl BayeuxSessionModel {
 
     /// Records the loss of the WebSocket. `socket` is given if a connect was pending on it. Messages received
     /// on it since the last answer may be reported as missing.
-    pub(crate) fn lose_socket(&mut self, socket: Option<SharedWire>) {
+    pub(super) fn lose_socket(&mut self, socket: Option<SharedWire>) {
         self.has_lost_socket = true;
         if let Some(wire) = socket {
             self.has_lost_connect = true;
             // Keep the connection: the lost connect may reach the server after a later one that was answered
             // with a pause, and end that pause.
-            wire.lock().remember_written();
+            wire.lock().written = Some(Vec::new());
             self.give_up(wire);
         }
     }
@@ -185,18 +110,18 @@ impl BayeuxSessionModel {
     }
 
     /// Records that an answer arrived after the server had stopped waiting for it and counted it as lost.
-    pub(crate) fn came_too_late(&mut self) {
+    pub(super) fn came_too_late(&mut self) {
         self.lossy_for = LOSSY_ANSWERS;
     }
 
     /// Returns whether an answer may have been lost since the last one received.
-    pub(crate) fn may_have_lost(&self) -> bool {
+    pub(super) fn may_have_lost(&self) -> bool {
         !self.lost.is_empty() || self.has_lost_socket
     }
 
     /// Records the interval that an answer advises, and returns the pause after it, in milliseconds. Without
     /// advice, the pause stays the same.
-    pub(crate) fn pause(&mut self, interval: Option<u64>) -> u64 {
+    pub(super) fn pause(&mut self, interval: Option<u64>) -> u64 {
         if let Some(interval) = interval {
             (self.interval, self.has_lost_connect) = (interval, false);
         }
@@ -205,21 +130,22 @@ impl BayeuxSessionModel {
 
     /// Allows for an end of the pause that the client has missed: it may have been in a lost answer, and
     /// later answers do not repeat it.
-    pub(crate) fn excuse_pause(&mut self) {
+    pub(super) fn excuse_pause(&mut self) {
         self.has_lost_connect = true;
     }
 
     /// Returns whether an answer that the client did not read may have ended the pause.
-    pub(crate) fn has_missed_end_of_pause(&self) -> bool {
+    pub(super) fn has_missed_end_of_pause(&self) -> bool {
         let end = b"\"interval\":0";
-        let ends_pause = |wire: &SharedWire| wire.lock().written().windows(end.len()).any(|it| it == end);
+        let contains_end = |bytes: &Vec<u8>| bytes.windows(end.len()).any(|it| it == end);
+        let ends_pause = |wire: &SharedWire| wire.lock().written.as_ref().is_some_and(contains_end);
         self.has_lost_connect || self.given_up.iter().any(ends_pause)
     }
 
     /// Processes the answers that were lost before the one just received. Without acknowledgements, the
     /// server need not report the messages of a lost answer that its kernel had accepted, because it cannot
     /// know that they were lost.
-    pub(crate) fn assess_lost_answers(&mut self, truth: &Truth) {
+    pub(super) fn assess_lost_answers(&mut self, truth: &Truth) {
         let lost = std::mem::take(&mut self.lost);
         if std::mem::take(&mut self.has_lost_socket) || !lost.is_empty() {
             self.lossy_for = LOSSY_ANSWERS;
@@ -229,67 +155,61 @@ impl BayeuxSessionModel {
         }
         for wire in lost {
             let wire = wire.lock();
-            let Ok(Some(answer)) = poll_answer::read(wire.written()) else { continue };
-            let Ok(BayeuxAnswer { events, reply, .. }) = BayeuxAnswer::read(answer.body) else { continue };
-            self.known.extend(events.iter().map(|(_, number)| *number));
-            for gap in reply.gaps() {
-                self.record_gap(&gap, truth);
-                self.lose_position(&gap);
+            let written = wire.written.as_deref().unwrap_or_default();
+            let Ok(Some(answer)) = http_answer::read(written) else { continue };
+            let Ok((messages, replies)) = answer::read(answer.body) else { continue };
+            self.known.reported.extend(messages.iter().map(|(_, number)| *number));
+            for gap in replies.last().map(|reply| reply.gaps()).unwrap_or_default() {
+                if let Some(log) = log_of(&gap.channel) {
+                    self.record_gap(&gap, log, truth);
+                    self.lose_position(&gap, log);
+                }
             }
         }
     }
 
-    /// Records the messages of a gap as missing.
-    fn record_gap(&mut self, gap: &ReportedGap, truth: &Truth) {
-        let Some(log) = channel_of(&gap.channel) else { return };
-        if let Some(range) = gap.range {
-            // Record them even if the epoch of this log has ended: other logs may still contain the messages.
-            let (numbers, may_have_unobserved) = truth.channel(log).numbers(&gap.epoch, range);
-            self.known.extend(numbers);
-            // Messages never observed cannot be identified in other logs.
-            self.is_blind |= may_have_unobserved;
-        } else {
-            self.restarted |= 1 << log;
+    fn record_gap(&mut self, gap: &ReportedGap, log: usize, truth: &Truth) {
+        match gap.range {
+            Some(range) => self.known.report(truth.log(log), &gap.epoch, range),
+            None => self.restarted |= 1 << log,
         }
     }
 
-    /// Marks the client's position as unknown after a gap of unknown length.
-    fn lose_position(&mut self, gap: &ReportedGap) {
-        let Some(log) = channel_of(&gap.channel).filter(|_| gap.range.is_none()) else { return };
-        let subscription = self.subscription(log);
-        if let BayeuxSubscription::Active(_) = subscription {
-            *subscription = BayeuxSubscription::Unknown;
+    fn lose_position(&mut self, gap: &ReportedGap, log: usize) {
+        if gap.range.is_none() {
+            self.logs[log].lose_position();
         }
     }
 
     /// Processes all gaps of an answer, before its messages. `first` returns the offset of the oldest message
     /// that a log contains in the given epoch.
-    pub(crate) fn gaps(
+    pub(super) fn gaps(
         &mut self,
         gaps: &[ReportedGap],
         truth: &Truth,
-        first: impl Fn(u8, &str) -> Option<u64>,
-    ) -> Result<(), String> {
+        first: impl Fn(usize, &str) -> Option<u64>,
+    ) -> Verdict {
         for gap in gaps {
-            let log = channel_of(&gap.channel).ok_or_else(|| format!("a gap of {}", gap.channel))?;
-            if self.ever_subscribed & 1 << log == 0 {
+            let log = log_of(&gap.channel).ok_or_else(|| format!("a gap of {}", gap.channel))?;
+            if !self.known.has_subscribed(log) {
                 return Err(format!("{gap:?} of a log it never subscribed to"));
             }
-            self.record_gap(gap, truth);
+            self.record_gap(gap, log, truth);
             if self.has_gone_back || self.lossy_for > 0 && !self.acknowledges {
                 // Record these gaps, but do not require an explanation.
-                self.lose_position(gap);
+                self.lose_position(gap, log);
                 continue;
             }
-            let BayeuxSubscription::Active(position) = &self.logs[usize::from(log)] else { continue };
+            let BayeuxSubscription::Active(position) = &self.logs[log] else { continue };
+            let published = truth.log(log);
             // The epoch may have changed between the subscribe and its reply, and the model only knows the
             // epoch at the time of the reply.
             let has_moved_since =
-                truth.channel(log).may_continue && gap.range.is_none() && position.answered <= position.high;
-            if has_moved_since || truth.channel(log).may_continue_as(&position.epoch, &gap.epoch) {
+                published.may_continue && gap.range.is_none() && position.answered <= position.high;
+            if has_moved_since || published.may_continue_as(&position.epoch, &gap.epoch) {
                 // A new epoch of the log continues the former one but lacks some of its messages, so the
                 // position is unknown.
-                *self.subscription(log) = BayeuxSubscription::Unknown;
+                self.logs[log] = BayeuxSubscription::Unknown;
                 continue;
             }
             let Some((from, to)) = gap.range else {
@@ -309,7 +229,7 @@ impl BayeuxSessionModel {
     }
 
     /// Checks, after an answer, that all losses found before it have been reported.
-    pub(crate) fn check_losses_reported(&mut self, truth: &Truth) -> Result<(), String> {
+    pub(super) fn check_losses_reported(&mut self, truth: &Truth) -> Verdict {
         for subscription in &mut self.logs {
             if let BayeuxSubscription::Active(position) = subscription {
                 position.answered = position.up_to;
@@ -319,114 +239,98 @@ impl BayeuxSessionModel {
             return Ok(());
         }
         let unreported = std::mem::take(&mut self.unreported);
-        let is_lenient = self.has_gone_back || self.is_blind;
         let is_missing = |it: &UnreportedLoss| {
             // Losses in a former epoch, or of messages no longer recorded, cannot be checked.
-            let log = truth.channel(it.log);
-            let is_remembered = log.epoch == it.epoch && log.offset_of(it.number).is_some();
-            is_remembered && !self.known.contains(&it.number) && !self.received.contains(&it.number)
+            let log = truth.log(it.log);
+            let is_remembered = log.epoch() == it.epoch && log.offset_of(it.number).is_some();
+            is_remembered && !self.known.contains(it.number)
         };
-        match unreported.into_iter().find(is_missing).filter(|_| !is_lenient) {
+        match unreported.into_iter().find(is_missing).filter(|_| !self.is_lenient()) {
             Some(it) => Err(format!("{}: {} is missing and not reported by the answer", it.what, it.number)),
             None => Ok(()),
         }
     }
 
+    /// Returns whether missing messages cannot be checked.
+    fn is_lenient(&self) -> bool {
+        self.has_gone_back || self.known.is_blind
+    }
+
     /// Processes a message that arrived alone (`is_alone`), or in an answer whose gaps have been processed.
-    pub(crate) fn message(
+    pub(super) fn message(
         &mut self,
-        channel: &str,
-        number: u64,
+        (channel, number): &(String, u64),
         truth: &Truth,
         is_alone: bool,
-    ) -> Result<(), String> {
-        let channel = channel_of(channel).filter(|channel| *channel < MAX_CHANNELS);
+    ) -> Verdict {
+        let (channel, number) = (log_of(channel).filter(|channel| *channel < MAX_CHANNELS), *number);
         let channel = channel.ok_or_else(|| "a message of an unknown channel".to_owned())?;
-        if !self.received.insert(number) && !self.may_come_again(channel, number, truth, is_alone) {
+        if !self.known.receive(number) && !self.may_come_again(channel, number, truth.log(channel), is_alone)
+        {
             return Err(format!("message {number} of channel {channel} arrived twice"));
         }
-        let logs = (0..LOGS).filter(|log| receives(*log, channel));
-        if logs.clone().all(|log| self.ever_subscribed & 1 << log == 0) {
+        let mut logs = (0..LOGS).filter(|log| receives(*log, channel));
+        if !logs.clone().any(|log| self.known.has_subscribed(log)) {
             return Err(format!("message {number} of channel {channel}, to which it never subscribed"));
         }
-        for log in logs {
-            let channel_log = truth.channel(log);
-            let Some(offset) = channel_log.offset_of(number) else { continue };
-            let known = &self.known;
-            let (received, is_lenient) = (&self.received, self.has_gone_back || self.is_blind);
-            let BayeuxSubscription::Active(position) = &mut self.logs[usize::from(log)] else { continue };
-            // The message belongs to an earlier subscription, or arrived through another log.
-            if channel_log.epoch != position.epoch || offset <= position.low {
-                continue;
-            }
-            // A message that this log has lost may still arrive through another log.
-            let is_pending_report = is_alone && self.unreported.iter().any(|it| it.log == log);
-            let was_reported_missing = known.contains(&number) || is_pending_report;
-            if offset <= position.up_to && offset > position.high && !was_reported_missing && !self.is_blind {
-                return Err(format!("message {number}, {offset} of log {log}, arrived late: {position:?}"));
-            }
-            let is_known = |offset| {
-                channel_log
-                    .message(offset)
-                    .is_none_or(|number| known.contains(&number) || received.contains(&number))
-            };
-            let begun = position.up_to.max(position.high) + 1;
-            if let Some(missing) = (begun..offset).find(|offset| !is_known(*offset)).filter(|_| !is_lenient) {
-                let what = format!("message {number}, {offset} of log {log}, arrived at {position:?}");
-                if !is_alone {
-                    return Err(format!("{what}: messages before it are missing and not reported"));
-                }
-                let epoch = position.epoch.clone();
-                self.unreported.extend(channel_log.message(missing).map(|number| UnreportedLoss {
-                    number,
-                    log,
-                    epoch,
-                    what,
-                }));
-            }
-            position.up_to = position.up_to.max(offset);
+        logs.try_for_each(|log| self.message_in_log(log, number, truth.log(log), is_alone))
+    }
+
+    /// Checks the position of a message in one of the logs that contain it.
+    fn message_in_log(&mut self, log: usize, number: u64, published: &LogTruth, is_alone: bool) -> Verdict {
+        let (known, is_lenient) = (&self.known, self.is_lenient());
+        let BayeuxSubscription::Active(position) = &mut self.logs[log] else { return Ok(()) };
+        let Some(offset) = published.offset_of(number) else { return Ok(()) };
+        // The message belongs to an earlier subscription, or arrived through another log.
+        if published.epoch() != position.epoch || offset <= position.low {
+            return Ok(());
         }
+        // A message that this log has lost may still arrive through another log.
+        let is_pending_report = is_alone && self.unreported.iter().any(|it| it.log == log);
+        let was_reported_missing = known.reported.contains(&number) || is_pending_report;
+        if offset <= position.up_to && offset > position.high && !was_reported_missing && !known.is_blind {
+            return Err(format!("message {number}, {offset} of log {log}, arrived late: {position:?}"));
+        }
+        let missing = position.first_missing(offset - 1, published, known).filter(|_| !is_lenient);
+        if let Some(missing) = missing {
+            let what = format!("message {number}, {offset} of log {log}, arrived at {position:?}");
+            if !is_alone {
+                return Err(format!("{what}: messages before it are missing and not reported"));
+            }
+            let (number, epoch) = (published.message(missing), position.epoch.clone());
+            self.unreported.extend(number.map(|number| UnreportedLoss { number, log, epoch, what }));
+        }
+        position.up_to = position.up_to.max(offset);
         Ok(())
     }
 
     /// Returns whether a message may be received twice: after a gap of unknown length, a new epoch of a log
     /// may start with messages of the former one.
-    fn may_come_again(&self, channel: u8, number: u64, truth: &Truth, is_alone: bool) -> bool {
+    fn may_come_again(&self, channel: usize, number: u64, published: &LogTruth, is_alone: bool) -> bool {
         // Messages that arrive alone precede the gap.
-        let may_be_anew = is_alone || self.restarted & 1 << channel != 0;
-        let channel_log = truth.channel(channel);
-        may_be_anew && channel_log.may_continue && channel_log.is_in_several_epochs(number)
-    }
-
-    /// Returns whether a message that was neither received nor reported as missing is a violation.
-    fn is_certain(&self) -> bool {
-        !self.has_gone_back
-            && !self.is_blind
-            && (self.acknowledges || !self.may_have_lost() && self.lossy_for == 0)
+        let may_be_repeated = is_alone || self.restarted & 1 << channel != 0;
+        may_be_repeated && published.may_continue && published.is_in_several_epochs(number)
     }
 
     /// Describes what the client lacks of a log, whose current epoch and last offset are given. `None` if
     /// nothing is missing.
-    pub(crate) fn is_missing(&self, log: u8, epoch: &str, last: u64, truth: &Truth) -> Option<String> {
-        let channel_log = truth.channel(log);
-        match &self.logs[usize::from(log)] {
-            BayeuxSubscription::Inactive => Some("it is not subscribed".to_owned()),
-            BayeuxSubscription::Active(position) if channel_log.may_continue_as(&position.epoch, epoch) => {
-                None
-            }
-            BayeuxSubscription::Active(position) if position.epoch != epoch => {
-                Some(format!("{position:?} in {epoch}"))
-            }
-            BayeuxSubscription::Active(position) if self.is_certain() => {
-                let is_unknown = |offset: &u64| {
-                    channel_log.message(*offset).is_some_and(|number| {
-                        !self.known.contains(&number) && !self.received.contains(&number)
-                    })
-                };
-                let missing = (position.up_to.max(position.high) + 1..=last).find(is_unknown)?;
-                Some(format!("{missing} is missing at {position:?}"))
-            }
-            _ => None,
+    pub(crate) fn missing(&self, log: usize, epoch: &str, last: u64, truth: &Truth) -> Option<String> {
+        let published = truth.log(log);
+        let position = match &self.logs[log] {
+            BayeuxSubscription::Inactive => return Some("it is not subscribed".to_owned()),
+            BayeuxSubscription::Active(position) => position,
+            _ => return None,
+        };
+        if published.may_continue_as(&position.epoch, epoch) {
+            return None;
         }
+        if position.epoch != epoch {
+            return Some(format!("{position:?} in {epoch}"));
+        }
+        // Without acknowledgements, a recent loss may not be reported.
+        let is_lossy = !self.acknowledges && (self.may_have_lost() || self.lossy_for > 0);
+        let missing = position.first_missing(last, published, &self.known);
+        let missing = missing.filter(|_| !self.is_lenient() && !is_lossy)?;
+        Some(format!("{missing} is missing at {position:?}"))
     }
 }

@@ -4,87 +4,65 @@
 use rand::RngExt;
 use serde_json::json;
 
+use super::answer::{self, BayeuxReply};
 use super::{BayeuxCommand, ExpectedReply};
-use crate::client::actions::MAX_OUTGOING;
-use crate::client::frames::{self, PING, TEXT};
-use crate::client::{Carrier, ClientLink};
-use crate::fault::Fault;
-use crate::schedule::ClientNumber;
+use crate::client::Carrier;
+use crate::scenario::nanos;
+use crate::schedule::{ClientNumber, ConnectionNumber};
 use crate::world::Simulation;
 
 impl Simulation {
     /// Opens a WebSocket, and sends a connect on it, or a handshake if the client has no session.
     pub(super) fn open_bayeux_socket(&mut self, number: ClientNumber) {
-        let faults = self.faults_now();
-        let connection = self.new_connection(number);
-        let client = &mut self.clients[number as usize];
-        let rng = &mut client.rng;
-        let read_chunks = (faults.allows(Fault::SlowReader) && rng.random_bool(0.1))
-            .then(|| (rng.random_range(1..200), rng.random_range(1..5_000_000_000)));
-        let mut link = ClientLink::of_bayeux(Carrier::BayeuxSocket, connection, read_chunks);
-        link.ignores_pings = faults.allows(Fault::LostPong) && rng.random_bool(0.1);
-        link.is_late = faults.allows(Fault::LatePong) && rng.random_bool(0.3);
-        // Some clients send a command before the connect. The server answers it independently of the
-        // session's connection.
-        let asks_first = rng.random_bool(0.1);
-        if link.ignores_pings {
-            self.fault_counts.count(Fault::LostPong);
-        }
-        client.link = Some(link);
-        let address = client.address;
-        let wire = self.connection(connection).expect("a new connection").wire.clone();
-        let socket = wire.server_socket();
-        if let Some(bayeux) = &mut self.clients[number as usize].bayeux {
-            bayeux.socket = Some(wire);
-        }
+        let connection = self.open_link(number, Carrier::BayeuxSocket);
         self.trace.log(self.now, format_args!("client {number} opens a WebSocket ({connection})"));
-        let task = self.server.serve_bayeux_socket(socket, address);
+        let wire = self.wire(connection);
+        let client = &mut self.clients[number];
+        let task = self.server.serve_bayeux_socket(wire.server_socket(), client.address);
+        let Some(bayeux) = &mut client.bayeux else { return };
+        bayeux.socket = Some(wire);
+        let has_session = bayeux.model.is_some();
         self.serve(connection, task);
-        if self.clients[number as usize].session().is_none() {
+        if !has_session {
             return self.handshake_on_socket(number);
         }
-        if asks_first {
+        // Some clients send a command before the connect. The server answers it independently of the
+        // session's connection.
+        if self.rng.random_bool(0.1) {
             self.send_random_command(number);
         }
-        if self.clients[number as usize].is_linked_by(connection) {
+        if self.clients[number].is_linked_by(connection) {
             self.connect_on_socket(number);
         }
     }
 
     /// Abandons the current session, if any, and opens a new one on the WebSocket.
-    pub(super) fn handshake_on_socket(&mut self, number: ClientNumber) {
-        let Some((handshake, body)) = self.next_handshake(number) else { return };
-        let client = &mut self.clients[number as usize];
+    fn handshake_on_socket(&mut self, number: ClientNumber) {
+        let (handshake, body) = self.next_handshake();
+        let client = &mut self.clients[number];
         let (Some(link), Some(bayeux)) = (&mut client.link, &mut client.bayeux) else { return };
         link.greeted = false;
         bayeux.forget_session();
         bayeux.connect = None;
         bayeux.handshake = Some(handshake);
-        self.send_text_on_socket(number, &body);
+        self.send_text(number, &body, 0);
     }
 
     fn connect_on_socket(&mut self, number: ClientNumber) {
         let Some((connect, messages)) = self.next_connect(number, "websocket") else { return };
-        let (ack, beside) = (connect.ack, connect.beside);
-        let client = &mut self.clients[number as usize];
+        let client = &mut self.clients[number];
         let session = client.session().unwrap_or_default().to_owned();
         let Some(bayeux) = &mut client.bayeux else { return };
+        let (channel, command) = ("/meta/none".to_owned(), BayeuxCommand::Other);
+        bayeux.expected.extend(connect.beside.map(|id| ExpectedReply { session, id, channel, command }));
         bayeux.connect = Some(connect);
-        bayeux.expected.extend(beside.map(|id| ExpectedReply {
-            session,
-            id,
-            channel: "/meta/none".to_owned(),
-            command: None,
-        }));
-        self.trace.log(self.now, format_args!("client {number} connects on its WebSocket with {ack:?}"));
-        self.send_text_on_socket(number, &json!(messages).to_string());
+        self.send_text(number, &json!(messages).to_string(), 0);
     }
 
     /// Keeps the client going once there are no faults: sends the next connect, or closes a WebSocket without
     /// a session.
     pub(crate) fn continue_on_socket(&mut self, number: ClientNumber) {
-        let client = &self.clients[number as usize];
-        let Some(bayeux) = &client.bayeux else { return };
+        let Some(bayeux) = &self.clients[number].bayeux else { return };
         match (&bayeux.model, &bayeux.handshake) {
             (Some(_), _) if bayeux.connect.is_none() => self.connect_on_socket(number),
             (None, None) => self.lose_link(number),
@@ -92,89 +70,149 @@ impl Simulation {
         }
     }
 
-    pub(in crate::client) fn act_on_bayeux_socket(&mut self, number: ClientNumber) {
-        let client = &mut self.clients[number as usize];
-        let (Some(link), Some(bayeux)) = (&client.link, &client.bayeux) else { return };
-        if link.outgoing.len() > MAX_OUTGOING {
+    pub(crate) fn act_on_bayeux_socket(&mut self, number: ClientNumber) {
+        let Some(bayeux) = &self.clients[number].bayeux else { return };
+        match (&bayeux.model, &bayeux.handshake, self.rng.random_range(0..80)) {
+            (None, None, 0..60) | (Some(_), _, 0) => self.handshake_on_socket(number),
+            (None, None, _) => self.leave_link(number),
+            (None, Some(_), 0..20) => self.inject_connection_fault(number),
+            (None, Some(_), _) => {}
+            (Some(_), ..) if bayeux.connect.is_none() && self.now >= bayeux.connects_at => {
+                self.connect_on_socket(number);
+            }
+            (Some(_), ..) => self.act_on_link(number),
+        }
+    }
+
+    /// Processes a received array of messages and replies.
+    pub(crate) fn receive_bayeux_text(
+        &mut self,
+        number: ClientNumber,
+        connection: ConnectionNumber,
+        text: &str,
+    ) {
+        let (mut messages, replies) = match answer::read(text) {
+            Ok(received) => received,
+            Err(error) => return self.violate("wire", format!("client {number} reads {error}")),
+        };
+        self.trace.log(self.now, format_args!("client {number} reads {messages:?}, {replies:?}"));
+        let Some(bayeux) = &mut self.clients[number].bayeux else { return };
+        if let Some(handshake) = &bayeux.handshake {
+            // All other messages belong to the abandoned session.
+            let reply = replies.iter().find(|reply| handshake.is_answered_by(reply));
+            if let (Some(reply), BayeuxCommand::Handshake { acknowledges }) = (reply, &handshake.command) {
+                let acknowledges = *acknowledges;
+                bayeux.handshake = None;
+                self.receive_handshake(number, acknowledges, reply);
+                self.mark_greeted(number);
+            }
             return;
         }
         if bayeux.model.is_none() {
-            return match (&bayeux.handshake, client.rng.random_range(0..4)) {
-                (None, 0..3) => self.handshake_on_socket(number),
-                (None, _) => {
-                    self.lose_link(number);
-                    self.plan_to_connect(number);
-                }
-                (Some(_), 0) => self.inject_connection_fault(number),
-                (Some(_), _) => {}
-            };
+            // The client has already abandoned its session.
+            return;
         }
-        if bayeux.connect.is_none() && self.now >= bayeux.connects_at {
-            return self.connect_on_socket(number);
+        let connect = bayeux.connect.as_ref().map(|connect| connect.id);
+        let answers = |reply: &BayeuxReply| connect.is_some_and(|id| reply.is_to("/meta/connect", id));
+        if !replies.iter().any(answers) {
+            self.receive_lone_messages(number, &std::mem::take(&mut messages));
         }
-        match client.rng.random_range(0..80) {
-            0..4 => self.save_bayeux_snapshot(number),
-            4..8 => self.pause_reading(number),
-            8..10 => self.send_frame(number, PING, b"anyone there?"),
-            10..12 if self.faults_now().allows(Fault::BadInput) => self.send_invalid_input_on_socket(number),
-            12 => self.handshake_on_socket(number),
-            13..30 => self.inject_connection_fault(number),
-            _ => self.send_random_command(number),
+        for reply in replies {
+            let client = &self.clients[number];
+            if self.violation.is_some() || !client.is_linked_by(connection) || client.session().is_none() {
+                return;
+            }
+            if answers(&reply) {
+                self.receive_answer_on_socket(number, connection, &std::mem::take(&mut messages), &reply);
+            } else {
+                self.receive_expected_reply(number, &reply);
+            }
         }
     }
 
-    pub(super) fn send_on_socket(
+    /// Records that the server has confirmed the client's session on the current connection.
+    fn mark_greeted(&mut self, number: ClientNumber) {
+        let client = &mut self.clients[number];
+        let Some(session) = client.session().map(ToOwned::to_owned) else { return };
+        let Some(link) = &mut client.link else { return };
+        link.greeted = true;
+        let connection = link.connection;
+        if let Some(connection) = self.connection_mut(connection) {
+            connection.session = Some(session);
+        }
+    }
+
+    /// Processes messages received outside an answer, which only clients without acknowledgements may
+    /// receive.
+    fn receive_lone_messages(&mut self, number: ClientNumber, messages: &[(String, u64)]) {
+        if messages.is_empty() {
+            return;
+        }
+        self.mark_greeted(number);
+        self.totals.deliveries += messages.len() as u64;
+        let (truth, bayeux) = (&self.truth, self.clients[number].bayeux.as_mut());
+        let Some(model) = bayeux.and_then(|bayeux| bayeux.model.as_mut()) else { return };
+        if model.acknowledges {
+            let what =
+                format!("client {number} uses acknowledgements, but reads {messages:?} outside an answer");
+            return self.violate("seqs", what);
+        }
+        if let Err(what) = messages.iter().try_for_each(|message| model.message(message, truth, true)) {
+            self.violate("exactly once or a gap", format!("client {number}: {what}"));
+        }
+    }
+
+    fn receive_answer_on_socket(
         &mut self,
         number: ClientNumber,
-        body: String,
-        command: BayeuxCommand,
-        published_to: u8,
+        connection: ConnectionNumber,
+        messages: &[(String, u64)],
+        reply: &BayeuxReply,
     ) {
-        let client = &mut self.clients[number as usize];
-        let session = client.session().unwrap_or_default().to_owned();
-        let (Some(link), Some(bayeux)) = (&client.link, &mut client.bayeux) else { return };
-        let connection = link.connection;
-        if let Some((id, channel, then)) = command.message() {
-            let (channel, after) = (channel.to_owned(), session.clone());
-            bayeux.expected.push_back(ExpectedReply { session, id, channel, command: Some(command) });
-            bayeux.expected.extend(then.map(|id| ExpectedReply {
-                session: after,
-                id,
-                channel: "/meta/none".to_owned(),
-                command: None,
-            }));
+        let bayeux = self.clients[number].bayeux.as_mut();
+        let Some(connect) = bayeux.and_then(|bayeux| bayeux.connect.take()) else { return };
+        if reply.successful() {
+            self.mark_greeted(number);
         }
-        if let Some(connection) = self.connection_mut(connection) {
-            connection.published_to |= published_to;
+        let pause = self.receive_connect_answer(number, connection, messages, reply, &connect);
+        if self.violation.is_some() {
+            return;
         }
-        self.trace.log(self.now, format_args!("client {number} sends {}", body.get(..150).unwrap_or(&body)));
-        self.send_text_on_socket(number, &body);
-    }
-
-    /// Sends invalid messages. Their replies are not expected.
-    fn send_invalid_input_on_socket(&mut self, number: ClientNumber) {
-        self.fault_counts.count(Fault::BadInput);
-        let client = &mut self.clients[number as usize];
-        let (Some(link), Some(bayeux)) = (&mut client.link, &mut client.bayeux) else { return };
-        bayeux.is_confused = true;
-        match client.rng.random_range(0..7) {
-            0 => frames::write(TEXT, b"this is not JSON", &mut link.outgoing),
-            1 => frames::write(0x2, b"[]", &mut link.outgoing),
-            2 => frames::write(TEXT, &[0xFF, 0xFE], &mut link.outgoing),
-            3 => link.outgoing.extend([0xF1, 0x00]),
-            4 => frames::write(TEXT, b"[]", &mut link.outgoing),
-            5 => {
-                for _ in 0..70 {
-                    frames::write(TEXT, b"[{\"channel\":\"/meta/none\"}]", &mut link.outgoing);
-                }
+        let is_busy = self.is_busy();
+        let Some(bayeux) = &mut self.clients[number].bayeux else { return };
+        let has_session = bayeux.model.is_some();
+        // Some clients send no connect for a while, but answer pings.
+        let rests = is_busy && has_session && self.rng.random_bool(0.1);
+        let longest_rest = if rests { 2 * nanos(self.scenario.config.session.ping_interval) } else { 1 };
+        bayeux.connects_at = self.now + pause.max(self.rng.random_range(0..longest_rest));
+        match self.rng.random_range(0..20) {
+            // Open another session on the same socket, if the server leaves it open.
+            0..10 if !has_session && is_busy => self.handshake_on_socket(number),
+            _ if !has_session => self.leave_link(number),
+            // Continue on another connection, of either transport.
+            0 if is_busy => {
+                self.lose_link(number);
+                self.plan_to_act(number, pause);
             }
-            _ => frames::write(TEXT, b"[{},7,{\"channel\":\"/a\",\"data\":1}]", &mut link.outgoing),
+            _ => self.plan_to_act(number, pause),
         }
-        let connection = link.connection;
-        self.flush(connection);
     }
 
-    fn send_text_on_socket(&mut self, number: ClientNumber, text: &str) {
-        self.send_frame(number, TEXT, text.as_bytes());
+    fn receive_expected_reply(&mut self, number: ClientNumber, reply: &BayeuxReply) {
+        let Some(bayeux) = &mut self.clients[number].bayeux else { return };
+        // Search for the reply: in one array, the reply to a message that waits for the engine comes after
+        // the others.
+        match bayeux.expected.iter().position(|expected| expected.is_answered_by(reply)) {
+            Some(at) => {
+                let mut expected = bayeux.expected.remove(at);
+                expected.command.answered(&self.server);
+                self.receive_bayeux_reply(number, expected, reply);
+            }
+            None if bayeux.is_confused => {}
+            None => {
+                let what = format!("client {number} expects {:?}, but reads {reply}", bayeux.expected);
+                self.violate("replies", what);
+            }
+        }
     }
 }

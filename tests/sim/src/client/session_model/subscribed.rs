@@ -1,47 +1,79 @@
 //! Processing of the reply to a subscribe, which contains the client's position in the channel.
+//!
+//! Messages may arrive in the answer to a poll before the reply to a subscribe sent while the poll was held.
+//! The start of the subscription is not known yet, so everything needed to check such a message later is
+//! recorded when it arrives.
 
 use encke_core::dialect::StartPosition;
 
-use super::super::early_input::{EarlyInput, EarlyMessage};
 use super::{ChannelPosition, ChannelSubscription, SessionModel};
+use crate::outcome::Verdict;
 use crate::truth::Truth;
+
+/// A message that arrived before the reply to its subscribe, with the client's knowledge at that time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EarlyMessage {
+    pub(super) offset: u64,
+    pub(super) number: u64,
+    /// First offset of the known messages that directly precede this one.
+    pub(super) known_from: u64,
+    /// Whether no other subscription had delivered the message.
+    pub(super) is_new: bool,
+}
+
+impl EarlyMessage {
+    /// Checks the message once the reply to the subscribe has arrived, and advances `position`, which is the
+    /// client's position before the message.
+    fn came_at(self, position: &mut ChannelPosition) -> Verdict {
+        let Self { offset, known_from, is_new, .. } = self;
+        // The message belongs to an earlier subscription.
+        if offset <= position.start_offset {
+            return Ok(());
+        }
+        if offset <= position.up_to {
+            return Err(format!("message {offset} arrived twice: {position:?}"));
+        }
+        if !is_new && offset > position.requested_up_to {
+            return Err(format!(
+                "message {offset} of {position:?} was delivered by another subscription before"
+            ));
+        }
+        if known_from > position.up_to + 1 {
+            return Err(format!(
+                "message {offset} arrived at {position:?}: messages before it are missing and not reported"
+            ));
+        }
+        position.up_to = offset;
+        Ok(())
+    }
+}
 
 /// The reply to a subscribe, with data needed to check it.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Subscribed<'a> {
-    pub(in super::super) epoch: &'a str,
-    pub(in super::super) offset: u64,
+pub(crate) struct Subscribed<'a> {
+    pub(crate) epoch: &'a str,
+    pub(crate) offset: u64,
     /// Start that the client requested.
-    pub(in super::super) begin: &'a StartPosition<'static>,
-    pub(in super::super) recovered: Option<bool>,
+    pub(crate) begin: &'a StartPosition<'static>,
+    pub(crate) recovered: Option<bool>,
     /// Offset of the oldest message in the log, if the log still has this epoch.
-    pub(in super::super) first: Option<u64>,
+    pub(crate) first: Option<u64>,
     /// Whether the reply came in a separate response, so messages may have overtaken it.
-    pub(in super::super) is_beside: bool,
+    pub(crate) is_beside: bool,
 }
 
 impl SessionModel {
-    /// Processes the reply to a subscribe.
-    pub(in super::super) fn subscribed(
-        &mut self,
-        channel: u8,
-        answer: &Subscribed<'_>,
-        truth: &Truth,
-    ) -> Result<(), String> {
+    pub(crate) fn subscribed(&mut self, log: usize, answer: &Subscribed<'_>, truth: &Truth) -> Verdict {
         let Subscribed { epoch, offset, begin, recovered, first, is_beside } = *answer;
-        let start_seq = self.highest;
-        let early: Vec<EarlyInput> =
-            self.early.extract_if(.., |(of, _)| *of == channel).map(|(_, early)| early).collect();
-        let subscription = self.subscription(channel);
-        if !matches!(subscription, ChannelSubscription::Requested) {
+        let early = self.early.extract_if(.., |(of, _)| *of == log).map(|(_, message)| message);
+        let early: Vec<_> = early.filter(|_| is_beside).collect();
+        if !matches!(self.channels[log], ChannelSubscription::Requested) {
             return Ok(());
         }
-        let early = if is_beside { early } else { Vec::new() };
-        if early.iter().any(|early| matches!(early, EarlyInput::Gap)) {
-            *subscription = ChannelSubscription::Unknown;
-            return Ok(());
-        }
+        self.channels[log] = ChannelSubscription::Unknown;
+        let published = truth.log(log);
         let start_offset = match (begin, first) {
+            _ if early.contains(&None) => None,
             (StartPosition::After(since), _) if recovered.is_some() => {
                 // If the session cannot continue at this position, the server first reports a gap of unknown
                 // length.
@@ -52,33 +84,24 @@ impl SessionModel {
                 let start_offset = offset.saturating_sub(*count);
                 // Treat messages that are no longer in the log as known, because they may not be delivered.
                 // Don't move the start: the log may have been longer when the subscribe was executed.
-                let channel_log = truth.channel(channel);
-                self.known.extend((start_offset + 1..first).filter_map(|offset| channel_log.message(offset)));
+                let trimmed = (start_offset + 1..first).filter_map(|offset| published.message(offset));
+                self.known.reported.extend(trimmed);
                 Some(start_offset)
             }
             (StartPosition::Newest(_), _) => None,
         };
-        let subscription = self.subscription(channel);
-        let Some(start_offset) = start_offset else {
-            *subscription = ChannelSubscription::Unknown;
-            return Ok(());
-        };
+        let Some(start_offset) = start_offset else { return Ok(()) };
         let mut position = ChannelPosition {
-            epoch: epoch.to_owned(),
-            start_offset,
-            start_seq,
             requested_up_to: offset,
             was_sent_beside: is_beside,
-            is_epoch_inferred: false,
-            up_to: start_offset,
+            ..ChannelPosition::new(epoch, start_offset, self.highest)
         };
-        let channel_log = truth.channel(channel);
-        let is_of_this_life =
-            |early: &EarlyMessage| !channel_log.is_in_other_epoch(epoch, early.offset, early.number);
-        for early in early.iter().filter_map(EarlyInput::message).filter(is_of_this_life) {
-            early.came_at(&mut position).map_err(|what| format!("{what} of channel {channel}"))?;
+        for message in early.into_iter().flatten() {
+            if !published.is_in_other_epoch(epoch, message.offset, message.number) {
+                message.came_at(&mut position).map_err(|what| format!("{what} of log {log}"))?;
+            }
         }
-        *subscription = ChannelSubscription::Active(position);
+        self.channels[log] = ChannelSubscription::Active(position);
         Ok(())
     }
 }

@@ -1,17 +1,17 @@
-use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use encke_tests::RunningServer;
 use encke_tests::bayeux::{BayeuxPolling, JSON, connect_now, events, post, publish, session};
-use encke_tests::raw::Dial;
+use encke_tests::connection::{Dial, Transport};
 use encke_tests::server::IN_MEMORY;
 use encke_tests::tls::{VERSIONS, handshake_over};
-use encke_tests::waiting::{TIMEOUT, until};
-use encke_tests::{Certificate, Launch, RunningServer};
+use encke_tests::waiting::until;
 use serde_json::{Value, json};
 use socket2::SockRef;
 
 use super::connect_reply;
+use crate::poll::over_tls;
 
 /// Waits until the kernel has the answer to the session's last connect, which delivered the message with this
 /// seq.
@@ -42,11 +42,13 @@ enum ConnectionEnd {
     Ahead,
 }
 
+impl ConnectionEnd {
+    const ALL: [Self; 5] = [Self::Stream, Self::Reset, Self::Silence, Self::Half, Self::Ahead];
+}
+
 /// Opens a connection for polls over the stream that `over` creates from a socket.
-fn polls<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream) -> S) -> BayeuxPolling<S> {
-    let stream = Dial::default().connect(server.public);
-    stream.set_read_timeout(Some(TIMEOUT)).expect("the socket accepts a timeout");
-    BayeuxPolling::over(over(stream))
+fn polls<S: Transport>(server: &RunningServer, over: impl Fn(TcpStream) -> S) -> BayeuxPolling<S> {
+    BayeuxPolling::over(over(Dial::default().connect(server.public)))
 }
 
 /// Asserts that an answer is reported as lost if the connection ends in any way before the client has
@@ -54,7 +56,7 @@ fn polls<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream) -> S)
 ///
 /// Skips cases in which a TLS client closes a connection that the server was to close after the answer: the
 /// client's kernel resets it regardless of what the client has read.
-fn assert_lost_answers_are_reported<S: Read + Write>(
+fn assert_lost_answers_are_reported<S: Transport>(
     server: &RunningServer,
     is_tls: bool,
     over: impl Fn(TcpStream) -> S,
@@ -64,23 +66,15 @@ fn assert_lost_answers_are_reported<S: Read + Write>(
     let id = polls(server, &over).open(&["/news"]);
     let mut number = 0;
     for headers in [JSON.to_owned(), format!("{JSON}Connection: close\r\n")] {
-        for end in [
-            ConnectionEnd::Stream,
-            ConnectionEnd::Reset,
-            ConnectionEnd::Silence,
-            ConnectionEnd::Half,
-            ConnectionEnd::Ahead,
-        ] {
-            if is_tls
-                && headers.len() > JSON.len()
-                && matches!(end, ConnectionEnd::Reset | ConnectionEnd::Ahead)
-            {
+        for end in ConnectionEnd::ALL {
+            let is_reset = matches!(end, ConnectionEnd::Reset | ConnectionEnd::Ahead);
+            if is_tls && headers.len() > JSON.len() && is_reset {
                 continue;
             }
             number += 1;
             await_closed();
             server.admin.publish("/news", "x".repeat(12_000));
-            let socket = Dial { receive_buffer: Some(2048), ..Dial::default() }.connect(server.public);
+            let socket = Dial::with_receive_buffer(2048).connect(server.public);
             let mut slow = over(socket.try_clone().expect("the socket can be cloned"));
             let next = match end {
                 ConnectionEnd::Half => "POST".to_owned(),
@@ -121,12 +115,7 @@ fn only_an_answer_that_was_lost_is_a_gap() {
 
 #[test]
 fn only_an_answer_that_was_lost_over_tls_is_a_gap() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let certificate = Certificate::generate();
-    let (chain, key) = certificate.write(directory.path());
-    let tls = [format!("tls.certificate={}", chain.display()), format!("tls.key={}", key.display())];
-    let server =
-        tls.iter().fold(Launch::with(&SHORT_TIMEOUTS), |launch, setting| launch.set(setting)).start();
+    let (server, certificate) = over_tls(&SHORT_TIMEOUTS);
     let over =
         |socket| handshake_over(socket, &certificate, VERSIONS[1]).expect("the certificate is trusted");
     assert_lost_answers_are_reported(&server, true, over);
@@ -134,18 +123,15 @@ fn only_an_answer_that_was_lost_over_tls_is_a_gap() {
 }
 
 /// Asserts that no loss is reported for a client that has read the answer, however it ends the connection.
-fn assert_read_answers_are_not_reported<S: Read + Write>(
-    server: &RunningServer,
-    over: impl Fn(TcpStream) -> S,
-) {
+fn assert_read_answers_are_not_reported<S: Transport>(server: &RunningServer, over: impl Fn(TcpStream) -> S) {
     let before = server.open_descriptors();
     let id = polls(server, &over).open(&["/news"]);
-    for number in 1..=20 {
+    for number in 1..=10 {
         until("no connection is open", || server.open_descriptors() == before);
         server.admin.publish("/news", number);
         let mut polls = polls(server, &over);
         let close = if number % 2 == 0 { "Connection: close\r\n" } else { "" };
-        polls.requests.send(&post("/bayeux", &format!("{JSON}{close}"), &connect_now(&id).to_string()));
+        polls.requests.send(post("/bayeux", &format!("{JSON}{close}"), &connect_now(&id).to_string()));
         let answer = polls.response();
         assert_eq!((events(&answer), gaps(&answer)), (vec![json!(number)], &Value::Null));
     }

@@ -6,35 +6,24 @@ mod at_most_once;
 mod callback;
 // Connects that are held, answered immediately, superseded, or ended.
 mod connecting;
-// Several sessions of one browser.
+// The cookie by which a browser is known.
 mod cookie;
 // Handshakes: versions, connection types, and other messages in the request.
 mod handshaking;
-// Publishing, and channels where it is refused.
+// Publishing, and what is refused.
 mod publishing;
 // Paths, bodies, content types and sizes.
 mod requests;
-// Other origins, and tokens.
-mod origins_and_tokens;
-// Arrays of channels, which are subscribed to entirely or not at all.
+// Subscriptions to one channel or to several.
 mod subscribing;
+// Tokens, which expire and are replaced.
+mod tokens;
 // WebSocket frames.
 mod websocket;
 
 use encke_tests::bayeux::session;
-use encke_tests::waiting::until;
 use encke_tests::{Logs, RunningServer};
 use serde_json::{Value, json};
-
-/// Waits until a connect of the session is held.
-#[track_caller]
-fn await_held(server: &RunningServer, client_id: &str) {
-    until(format!("a connect of {} is held", session(client_id)), || {
-        let session = server.admin.session(&session(client_id));
-        let deadlines = session["deadlines"].as_array().expect("an array");
-        deadlines.iter().any(|armed| armed["deadline"] == "poll_hold")
-    });
-}
 
 /// Returns the channels to which the session is subscribed, sorted.
 #[track_caller]

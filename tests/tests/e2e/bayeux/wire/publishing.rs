@@ -10,13 +10,11 @@ use super::assert_refused_with_any_code;
 #[test]
 fn publish_is_answered_with_its_id() {
     let server = RunningServer::with(&[]);
-    let mut polls = BayeuxPolling::connect(server.public);
-    let id = polls.open(&["/news"]);
+    let (mut polls, id) = BayeuxPolling::opened(server.public, &["/news"]);
     let body = format!(
         r#"[{{"id":"9","channel":"/news","clientId":"{id}","data":{{"a":"\u2028\ud83c\udf0d","b":1.50}}}}]"#
     );
-    polls.requests.send(&post("/bayeux/", JSON, &body));
-    let replies = messages(&polls.requests.response());
+    let replies = messages(&polls.requests.exchange(post("/bayeux/", JSON, &body)));
     let [reply] = &replies[..] else { panic!("{replies:?}") };
     assert_successful(reply);
     assert_eq!((&reply["id"], &reply["channel"]), (&json!("9"), &json!("/news")));
@@ -28,15 +26,9 @@ fn publish_is_answered_with_its_id() {
     nameless.as_object_mut().expect("an object").remove("id");
     let reply = polls.reply(&nameless);
     assert_successful(&reply);
-    assert_eq!(reply.get("id").unwrap_or(&Value::Null), &Value::Null);
-}
-
-/// Every JSON value is delivered, including `null` and `false`.
-#[test]
-fn any_json_value_is_delivered() {
-    let server = RunningServer::with(&[]);
-    let mut polls = BayeuxPolling::connect(server.public);
-    let id = polls.open(&["/news"]);
+    assert_eq!(reply["id"], Value::Null);
+    assert_eq!(events(&polls.request(&connect_now(&id))), [2]);
+    // Every JSON value is delivered.
     let all = [
         json!(null),
         json!(false),
@@ -53,10 +45,9 @@ fn any_json_value_is_delivered() {
 }
 
 #[test]
-fn publishing_is_refused_on_reserved_and_invalid_channels() {
+fn invalid_publishes_are_refused() {
     let server = RunningServer::with(&[]);
-    let mut polls = BayeuxPolling::connect(server.public);
-    let id = polls.open(&["/**"]);
+    let (mut polls, id) = BayeuxPolling::opened(server.public, &["/**"]);
     for channel in ["/a/*", "/a/**", "/*", "/**", "$x", "", "news\n"] {
         let reply = polls.reply(&publish(&id, channel, 1));
         assert_refused_with_any_code(&reply);
@@ -72,14 +63,7 @@ fn publishing_is_refused_on_reserved_and_invalid_channels() {
         let error = reply["error"].as_str().expect("an error");
         assert!(error.starts_with(&format!("404:{channel}:")), "{error}");
     }
-    assert_eq!(events(&polls.request(&connect_now(&id))), [] as [i32; 0]);
-}
-
-#[test]
-fn incomplete_messages_are_refused() {
-    let server = RunningServer::with(&[]);
-    let mut polls = BayeuxPolling::connect(server.public);
-    let id = polls.open(&["/news"]);
+    // Incomplete messages are refused, too.
     for field in ["data", "clientId", "channel"] {
         let mut message = publish(&id, "/news", 1);
         message.as_object_mut().expect("an object").remove(field);
@@ -87,26 +71,4 @@ fn incomplete_messages_are_refused() {
     }
     assert_refused_with_any_code(&polls.reply(&with_field(publish(&id, "/news", 1), "channel", 7)));
     assert_eq!(events(&polls.request(&connect_now(&id))), [] as [i32; 0]);
-}
-
-/// Publishes count as commands. Each publish beyond the session's rate is refused with a reply, and the
-/// session continues.
-#[test]
-fn publishes_beyond_the_command_rate_are_refused() {
-    let server = RunningServer::with(&["limits.commands_per_second=5"]);
-    let mut polls = BayeuxPolling::connect(server.public);
-    let id = polls.handshake();
-    let many: Vec<_> =
-        (0..8).map(|number| with_field(publish(&id, "/news", number), "id", number.to_string())).collect();
-    let replies = polls.request(&json!(many));
-    assert_eq!(replies.len(), 8);
-    let taken = replies.iter().filter(|reply| reply["successful"] == true).count();
-    assert!((1..=7).contains(&taken), "{taken}");
-    for (reply, number) in replies.iter().zip(0..) {
-        assert_eq!(reply["id"], number.to_string());
-        if reply["successful"] != true {
-            assert_refused_with_any_code(reply);
-        }
-    }
-    assert_successful(&polls.reply(&connect_now(&id)));
 }

@@ -1,3 +1,0 @@
-#![cfg_attr(fuzzing, no_main)]
-
-encke_fuzz::target!(encke_fuzz::headers::run);
