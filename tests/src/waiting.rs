@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How late a timed action may be on a busy machine.
-pub const MAX_LATENESS: Duration = Duration::from_secs(2);
+pub const MAX_LATENESS: Duration = Duration::from_secs(5);
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
