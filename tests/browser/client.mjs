@@ -15,7 +15,6 @@
 
 import { createInterface } from "node:readline";
 import { drive } from "./drive.mjs";
-import { openTabs } from "./page.mjs";
 import { emit } from "./test.mjs";
 
 const [where, address, base, json] = process.argv.slice(2);
@@ -30,6 +29,8 @@ async function inNode() {
 }
 
 async function inPages() {
+  // Loading the driver of the browser takes a second of CPU time, which clients in node do not need.
+  const { openTabs } = await import("./page.mjs");
   const pages = await openTabs(address, tabs);
   const start = async (page, tab) => {
     page.on("websocket", (socket) => label(tab)({ socket: socket.url() }));

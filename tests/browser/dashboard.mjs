@@ -79,8 +79,8 @@ const commands = {
   // Returns the widths of the page and of the window.
   widths: () => page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]),
   axe: async () => {
-    await page.evaluate(axe.source);
-    const { violations } = await page.evaluate(() => globalThis.axe.run());
+    if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axe.source);
+    const { violations } = await page.evaluate(() => globalThis.axe.run({ resultTypes: ["violations"] }));
     const bad = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
     return bad.map(({ id, nodes }) => [id, ...nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`)]);
   },

@@ -1,6 +1,7 @@
 //! Timeouts of the tests, and all functions that wait.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -11,7 +12,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// How late a timed action may be on a busy machine.
 pub const MAX_LATENESS: Duration = Duration::from_secs(5);
 
-const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// Pauses between checks grow, because a check may cost much: some render a page or a server's metrics.
+const PAUSES: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_millis(100);
 
 /// Calls `look` until it returns a value, for at most [`TIMEOUT`].
 #[track_caller]
@@ -28,6 +30,7 @@ pub fn eventually_within<T>(limit: Duration, what: impl Display, look: impl FnMu
 /// Calls `look` until it returns a value, for at most `limit`.
 pub(crate) fn poll_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + limit;
+    let mut pause = *PAUSES.start();
     loop {
         // The last call begins after the limit, however long a call takes.
         let last = Instant::now() >= until;
@@ -35,7 +38,8 @@ pub(crate) fn poll_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>
         if seen.is_some() || last {
             return seen;
         }
-        std::thread::sleep(CHECK_INTERVAL);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(*PAUSES.end());
     }
 }
 

@@ -1,9 +1,10 @@
 //! Runs many scenarios on several threads, and reports totals.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -81,11 +82,11 @@ impl CampaignTotals {
     }
 }
 
-/// Runs scenarios until `length` has passed or one fails.
+/// Runs the scenarios of these seeds until `length` has passed or one fails.
 #[expect(clippy::print_stdout, reason = "output of the command")]
-pub(crate) fn run(from: u64, length: Duration, jobs: usize, bounds: Bounds) -> ExitCode {
-    println!("seeds from {from} on");
-    let (next, stop) = (AtomicU64::new(from), AtomicBool::new(false));
+pub(crate) fn run(seeds: Range<u64>, length: Duration, jobs: usize, bounds: Bounds) -> ExitCode {
+    println!("seeds from {} on", seeds.start);
+    let (seeds, stop) = (Mutex::new(seeds), AtomicBool::new(false));
     let totals = Mutex::new(CampaignTotals::default());
     let failed = Mutex::new(None);
     let started = Instant::now();
@@ -93,7 +94,8 @@ pub(crate) fn run(from: u64, length: Duration, jobs: usize, bounds: Bounds) -> E
         for _ in 0..jobs {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) && started.elapsed() < length {
-                    let scenario = bounds.scenario(next.fetch_add(1, Ordering::Relaxed));
+                    let Some(seed) = seeds.lock().next() else { break };
+                    let scenario = bounds.scenario(seed);
                     let outcome = simulate(scenario.clone(), false);
                     totals.lock().add(scenario.kind, &outcome);
                     if outcome.violation.is_some() {

@@ -43,6 +43,9 @@ struct Arguments {
     /// Length of a campaign in hours
     #[arg(long, conflicts_with = "seed")]
     hours: Option<f64>,
+    /// Number of scenarios in a campaign (default: as many as its length allows)
+    #[arg(long, conflicts_with_all = ["seed", "minutes", "hours"])]
+    count: Option<u64>,
     /// Number of scenarios run in parallel
     #[arg(long, default_value_t = 1)]
     jobs: usize,
@@ -62,10 +65,11 @@ fn main() -> ExitCode {
     if let Some(seed) = arguments.seed {
         return campaign::run_seed(seed, bounds);
     }
-    let minutes = arguments.hours.map_or(arguments.minutes.unwrap_or(1.0), |hours| hours * 60.0);
-    let Ok(length) = Duration::try_from_secs_f64(minutes * 60.0) else {
-        return ExitCode::FAILURE;
-    };
     let from = arguments.from.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    campaign::run(from, length, arguments.jobs.max(1), bounds)
+    let minutes = arguments.hours.map_or(arguments.minutes.unwrap_or(1.0), |hours| hours * 60.0);
+    let (seeds, length) = match arguments.count {
+        Some(count) => (from..from.saturating_add(count), Some(Duration::MAX)),
+        None => (from..u64::MAX, Duration::try_from_secs_f64(minutes * 60.0).ok()),
+    };
+    length.map_or(ExitCode::FAILURE, |length| campaign::run(seeds, length, arguments.jobs.max(1), bounds))
 }

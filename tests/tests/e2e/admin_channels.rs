@@ -115,7 +115,7 @@ fn channels_are_paginated() {
 
 #[test]
 fn request_bodies_are_validated() {
-    let server = RunningServer::with(&["limits.max_message=1KiB", "limits.handshake_timeout=1500ms"]);
+    let server = RunningServer::with(&["limits.max_message=1KiB", "limits.handshake_timeout=4s"]);
     let good = r#"{"channel":"news","data":1}"#;
     for kind in ["", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"] {
         server.admin.send("/api/publish", kind, good).assert_error(415, "unsupported_media_type");

@@ -235,7 +235,7 @@ fn commands_beyond_the_rate_are_refused() {
 
 #[test]
 fn expired_messages_and_unused_channels_are_removed() {
-    let server = RunningServer::with(&[IN_MEMORY, "channel.history_age=500ms"]);
+    let server = RunningServer::with(&[IN_MEMORY, "channel.history_age=3s"]);
     let (mut early, epoch) = subscriber(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1, 2, 3]);

@@ -40,9 +40,9 @@ fn no_session_outlives_its_lifetime() {
 
 #[test]
 fn only_commands_keep_an_idle_session_alive() {
-    let idle = Duration::from_secs(3);
+    let idle = Duration::from_secs(7);
     let server =
-        RunningServer::with(&["session.idle=3s", "session.ping_interval=1s", "session.pong_timeout=1s"]);
+        RunningServer::with(&["session.idle=7s", "session.ping_interval=3s", "session.pong_timeout=3s"]);
     let (mut client, hello) = RawClient::greeted(server.public, "");
     let_pass(Duration::from_secs(1));
     let last_command = Instant::now();

@@ -14,8 +14,8 @@ fn vanished_clients_are_detected_and_resume_when_the_link_is_restored() {
     let link = NetworkLink::new();
     let server = Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string())
         .argument("--insecure")
-        .set("session.ping_interval=1s")
-        .set("session.pong_timeout=500ms")
+        .set("session.ping_interval=3s")
+        .set("session.pong_timeout=3s")
         .start();
     let mut events = EventStream::over(link.connect(server.public), "channels=news", "");
     let events_hello = events.hello();
@@ -33,7 +33,7 @@ fn vanished_clients_are_detected_and_resume_when_the_link_is_restored() {
         server.await_lifecycle(session, "opened connect, suspended pong_timeout");
     }
     let after = answered.elapsed();
-    assert!(after <= Duration::from_millis(1_500) + MAX_LATENESS, "suspended after {after:?}");
+    assert!(after <= Duration::from_secs(6) + MAX_LATENESS, "suspended after {after:?}");
 
     link.restore();
     let again = Client::over(link.connect(server.public), &format!("resume={}&seq=0", hello.resume));
@@ -41,6 +41,6 @@ fn vanished_clients_are_detected_and_resume_when_the_link_is_restored() {
     let id = format!("Last-Event-ID: {}:0\r\n", events_hello.resume);
     assert!(EventStream::over(link.connect(server.public), "channels=news", &id).hello().recovered);
     let again = again.into_background();
-    again.await_more_pings(2);
+    again.await_more_pings(1);
     assert!(!again.has_ended());
 }

@@ -6,10 +6,10 @@ use encke_tests::raw::Dial;
 use encke_tests::waiting::{MAX_LATENESS, TIMEOUT, until};
 use encke_tests::{RawClient, RunningServer, bayeux};
 
-const HANDSHAKE: Duration = Duration::from_secs(1);
+const HANDSHAKE: Duration = Duration::from_secs(3);
 
 fn server() -> RunningServer {
-    RunningServer::with(&["limits.handshake_timeout=1s"])
+    RunningServer::with(&["limits.handshake_timeout=3s"])
 }
 
 #[track_caller]

@@ -205,7 +205,7 @@ fn blocking_key_set_file_does_not_block_the_server() {
     let path = directory.path().join("keys.json");
     fs::write(&path, key_set([&old]).to_string()).expect("the file can be written");
     let mut server = start(
-        Launch::default().set(&format!("auth.jwks={}", path.display())).set("limits.handshake_timeout=2s"),
+        Launch::default().set(&format!("auth.jwks={}", path.display())).set("limits.handshake_timeout=4s"),
     );
     fs::remove_file(&path).expect("the file exists");
     assert!(Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()));

@@ -112,8 +112,8 @@ fn limit<'a>(sample: &'a Value, key: &str) -> Option<&'a Value> {
 #[test]
 fn sample_agrees_with_metrics_and_timers() {
     let server = RunningServer::with(&[
-        "session.ping_interval=200ms",
-        "session.pong_timeout=200ms",
+        "session.ping_interval=2s",
+        "session.pong_timeout=2s",
         "timers.ping_slack=20ms",
     ]);
     let (mut client, mut other) = (server.client(), server.client());

@@ -87,7 +87,7 @@ fn connection_without_the_proxy_protocol_is_refused() {
     let server = RunningServer::with(&[
         "listen.trusted_proxies=[\"127.0.0.1\"]",
         "listen.proxy_protocol=true",
-        "limits.handshake_timeout=500ms",
+        "limits.handshake_timeout=3s",
     ]);
     for (number, bytes) in
         [&b"GET /ws HTTP/1.1\r\n"[..], b"PROXY TCP4 x\r\n", b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\0", &[0; 100]]

@@ -27,7 +27,7 @@ const NO_ALGORITHM: &str = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.AA";
 
 #[test]
 fn each_refusal_is_counted_and_logged_with_its_reason() {
-    let server = RunningServer::with_tokens(&["limits.handshake_timeout=300ms"]);
+    let server = RunningServer::with_tokens(&["limits.handshake_timeout=3s"]);
     for (query, reason) in [
         ("", "token_missing"),
         ("token=nonsense", "token_malformed"),
@@ -99,16 +99,15 @@ fn forged_tokens_are_rate_limited() {
         let server = RunningServer::with_tokens(&[]);
         // After the limit is reached, tokens from this address are not verified. Some may be valid, so clients
         // are advised to retry.
-        until("the address is asked to retry later", || {
-            match Client::try_connect(server.public, &format!("token={token}")) {
-                Ok(mut client) => {
-                    client.send(format!(r#"{{"id":1,"refresh":{{"token":"{FORGED}"}}}}"#));
-                    assert_eq!(client.close_code(), Some(UNAUTHORIZED));
-                    false
-                }
-                Err(code) => code == OVERLOADED,
+        let is_refused = || match Client::try_connect(server.public, &format!("token={token}")) {
+            Ok(mut client) => {
+                client.send(format!(r#"{{"id":1,"refresh":{{"token":"{FORGED}"}}}}"#));
+                assert_eq!(client.close_code(), Some(UNAUTHORIZED));
+                false
             }
-        });
+            Err(code) => code == OVERLOADED,
+        };
+        assert!((0..1_000).any(|_| is_refused()), "the address is asked to retry later");
         assert!(refusals(&server, "too_many_bad_signatures") > 0.0);
         assert!(refusals(&server, "token_signature") >= 10.0);
     }

@@ -89,7 +89,7 @@ fn wrong_secret_does_not_resume_the_session() {
 /// The second connection has the heartbeat that it asks for, and late input of the first one is ignored.
 #[test]
 fn the_second_connection_wins() {
-    let server = RunningServer::with(&["session.ping_interval=2s", "session.pong_timeout=2s"]);
+    let server = RunningServer::with(&["session.ping_interval=4s", "session.pong_timeout=4s"]);
     let (mut first, hello) = RawClient::greeted(server.public, "heartbeat=frame");
     let query = format!("resume={}&heartbeat=message", hello.resume);
     let (mut second, again) = RawClient::greeted(server.public, &query);

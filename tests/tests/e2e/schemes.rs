@@ -7,8 +7,9 @@ use encke_tests::{RawClient, RunningServer};
 use encke_timeouts::TimerScheme;
 
 const TICK: Duration = Duration::from_millis(10);
-const INTERVAL: Duration = Duration::from_secs(1);
-const PONG_TIMEOUT: Duration = Duration::from_secs(4);
+/// The pong timeout is long enough for a client that a busy machine pauses for a while.
+const PONG_TIMEOUT: Duration = Duration::from_secs(3);
+const INTERVAL: Duration = PONG_TIMEOUT;
 const WINDOW: Duration = Duration::from_millis(1500);
 /// Allowance for the time between the kernel's send and the client's receive: the server measures from when
 /// the ping was sent.
@@ -20,8 +21,8 @@ fn server(scheme: TimerScheme) -> RunningServer {
         &format!("timers.scheme={scheme}"),
         "timers.tick=10ms",
         "timers.ping_slack=50ms",
-        "session.ping_interval=1s",
-        "session.pong_timeout=4s",
+        "session.ping_interval=3s",
+        "session.pong_timeout=3s",
         "session.reconnect_window=1500ms",
     ])
 }
@@ -52,7 +53,7 @@ fn timeouts_are_kept_on_every_scheme() {
     });
 }
 
-/// The client answers two pings, but not the third.
+/// The client answers the first ping, but not the second.
 fn mute_client_is_detected_and_expires_once(server: &RunningServer, scheme: TimerScheme) {
     let (mut client, hello) = RawClient::greeted(server.public, "");
     eventually(format!("the timer of the session is shown on {scheme}"), || {
@@ -61,13 +62,11 @@ fn mute_client_is_detected_and_expires_once(server: &RunningServer, scheme: Time
         let entries: u64 = levels.map(|level| level.as_u64().expect("a number")).sum();
         (timers["entries"] == entries && entries >= 1).then_some(())
     });
-    let mut ping = client.frame_of(PING);
-    for _ in 0..2 {
-        let answered = Instant::now();
-        client.send(masked(PONG, &ping.payload));
-        ping = client.frame_of(PING);
-        assert_took(scheme, ping.not_before - answered, ping.not_after - answered, INTERVAL);
-    }
+    let first = client.frame_of(PING);
+    let answered = Instant::now();
+    client.send(masked(PONG, &first.payload));
+    let ping = client.frame_of(PING);
+    assert_took(scheme, ping.not_before - answered, ping.not_after - answered, INTERVAL);
     let (code, reason, close) = client.close_frame();
     assert_eq!((code, &*reason), (4000, "pong_timeout"));
     assert_took(scheme, close.not_before - ping.not_after, close.not_after - ping.not_before, PONG_TIMEOUT);
@@ -98,7 +97,7 @@ fn reconnect_window_is_open_to_its_end(server: &RunningServer) {
     if again.hello.recovered {
         assert_eq!(again.hello.session, left.session);
         let again = again.into_background();
-        again.await_more_pings(2);
+        again.await_more_pings(1);
         assert!(from.elapsed() > WINDOW && !again.has_ended(), "the session outlives the old window");
         server.await_lifecycle(&left.session, "opened connect, suspended connection_lost, resumed reconnect");
     }

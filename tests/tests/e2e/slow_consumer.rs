@@ -16,8 +16,8 @@ const SLOW_CONSUMER: u16 = 4001;
 fn server() -> RunningServer {
     RunningServer::with(&[
         "session.write_timeout=1s",
-        "session.ping_interval=1s",
-        "session.pong_timeout=500ms",
+        "session.ping_interval=3s",
+        "session.pong_timeout=3s",
         "session.close_timeout=500ms",
     ])
 }

@@ -157,24 +157,22 @@ fn invalid_files_leave_the_old_certificate() {
 
 #[test]
 fn incomplete_handshake_is_disconnected() {
-    let served = serve(&["limits.handshake_timeout=1s"]);
+    const HANDSHAKE: Duration = Duration::from_secs(3);
+    let served = serve(&["limits.handshake_timeout=3s"]);
     let client_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
     for bytes in [&b""[..], client_hello] {
         let from = Instant::now();
         let mut client = RawClient::connect(served.server.public);
         client.send(bytes);
         let after = client.await_end() - from;
-        assert!(
-            after >= Duration::from_secs(1) && after <= Duration::from_secs(1) + MAX_LATENESS,
-            "{after:?}"
-        );
+        assert!((HANDSHAKE..=HANDSHAKE + MAX_LATENESS).contains(&after), "{after:?}");
     }
     // A TLS handshake without a request does not extend the timeout.
     let from = Instant::now();
     let mut stream = handshake(served.server.public, &served.certificate, VERSIONS[1]).expect("trusted");
     let ended = std::io::Read::read(&mut stream, &mut [0; 64]);
     assert!(!matches!(ended, Ok(1..)), "{ended:?}");
-    assert!(from.elapsed() <= Duration::from_secs(1) + MAX_LATENESS, "{:?}", from.elapsed());
+    assert!(from.elapsed() <= HANDSHAKE + MAX_LATENESS, "{:?}", from.elapsed());
     served.assert_unharmed();
 }
 
@@ -208,11 +206,11 @@ fn client_that_does_not_read_over_tls_is_disconnected() {
 /// alive.
 #[test]
 fn incomplete_record_is_a_sign_of_life() {
-    let served = serve(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
+    let served = serve(&["session.ping_interval=3s", "session.pong_timeout=3s"]);
     let mut client = served.client();
     let from = Instant::now();
-    client.drip(&masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#), Duration::from_millis(100));
-    assert!(from.elapsed() > Duration::from_secs(3), "longer than the ping and pong timeouts");
+    client.drip(&masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#), Duration::from_millis(200));
+    assert!(from.elapsed() > Duration::from_secs(6), "longer than the ping and pong timeouts");
     assert_eq!(client.object()["reply"]["id"], 1);
     let events = served.server.logs.lifecycle(&client.hello.session);
     assert_eq!(events.len(), 1, "{events:?}");

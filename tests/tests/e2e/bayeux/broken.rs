@@ -65,7 +65,7 @@ fn stock_client_resumes_after_a_cut() {
 #[test]
 fn stock_client_resumes_after_an_unnoticed_connection_loss() {
     // A client notices by itself that its poll is not answered, soon after the response is due.
-    let settings = ["session.poll_hold=1s", "session.ping_interval=2s", "session.pong_timeout=2s"];
+    let settings = ["session.poll_hold=1s", "session.ping_interval=3s", "session.pong_timeout=3s"];
     let server = RunningServer::with(&settings);
     let relay = Relay::new(server.public, || Fate::Intact);
     let mut selected = Vec::from(ALL);

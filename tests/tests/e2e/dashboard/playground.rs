@@ -140,7 +140,7 @@ fn unknown_frames_are_shown_unchanged() {
 
 #[test]
 fn silent_client_is_detected() {
-    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
+    let server = RunningServer::with(&["session.ping_interval=3s", "session.pong_timeout=3s"]);
     let (mut page, id) = connected(&server);
     await_frame(&mut page, "received", r#"{"ping":"#);
     await_frame(&mut page, "sent", r#"{"pong":"#);

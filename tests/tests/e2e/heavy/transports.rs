@@ -25,11 +25,11 @@ fn run(server: &RunningServer, endpoint: [&str; 3], scenario: &str, words: &str)
 #[test]
 fn connections_and_polls_are_held_and_no_poll_is_answered_early() {
     let _lock = heavy_test_lock();
-    let settings = ["session.poll_hold=1s", "session.ping_interval=2s", "session.pong_timeout=2s"];
+    let settings = ["session.poll_hold=1s", "session.ping_interval=3s", "session.pong_timeout=3s"];
     let server = RunningServer::with(&settings);
     for endpoint in [&[WEBSOCKET, EVENTS, POLLS][..], &BAYEUX, &BAYEUX_WITH_ACK].concat() {
         let hold = if endpoint == POLLS { " --poll-hold 1s" } else { "" };
-        let words = format!("--connections 200 --rate 200 --duration 3s{hold}");
+        let words = format!("--connections 200 --rate 200 --duration 4s{hold}");
         let report = run(&server, endpoint, "hold", &words);
         report.assert(&[("connected", 200.0), ("unexpected_closes", 0.0)]);
         assert!(report.number("pings") >= 100.0, "{report:?}");

@@ -186,9 +186,9 @@ fn bayeux_service_channel_is_a_method() {
 #[test]
 fn calls_in_a_request_are_answered() {
     let backend = Backend::start();
-    backend.reply_with(|request| echo(request).delayed_by(Duration::from_millis(750)));
-    let launch = launch_with_hooks(&backend, &["call"]).set("backend.timeout=1900ms");
-    let server = launch.set("limits.handshake_timeout=2s").start();
+    backend.reply_with(|request| echo(request).delayed_by(Duration::from_millis(1_500)));
+    let launch = launch_with_hooks(&backend, &["call"]).set("backend.timeout=3900ms");
+    let server = launch.set("limits.handshake_timeout=4s").start();
     let client = server.client_of("alice");
     let mut requests = PollClient::connect(server.public);
     let calls = [1, 2, 3].map(|data| call("echo", data));

@@ -148,7 +148,7 @@ fn resume_does_not_call_the_backend() {
 #[test]
 fn session_with_an_expired_identity_is_authenticated_again() {
     let backend = Backend::start();
-    let exp = unix_time().as_secs_f64() + 2.0;
+    let exp = unix_time().as_secs_f64() + 4.0;
     backend.reply_with(move |_| BackendReply::json(json!({"sub": "alice", "exp": exp, "channels": {}})));
     let server = launch(&backend).start();
     let mut client = Client::connect(server.public, "");

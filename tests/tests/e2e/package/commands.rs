@@ -139,7 +139,7 @@ fn pending_commands_are_repeated_or_fail_with_unknown_outcome() {
         let server = RunningServer::with(&["session.reconnect_window=2s"]);
         let relay = Relay::new(server.public, || Fate::Intact);
         let (mut client, hello) =
-            kind.start_subscribed(&server, relay.address, &["news"], &json!({"hello_ms": 1_000}));
+            kind.start_subscribed(&server, relay.address, &["news"], &json!({"hello_ms": 3_000}));
         // The client sends the commands, but they never arrive.
         relay.silence_all();
         client.send_command(&json!({"ask": ["publish", "news", 1]}));

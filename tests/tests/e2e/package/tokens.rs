@@ -52,7 +52,7 @@ fn a_missing_token_is_requested_again() {
     for kind in KINDS_WITH_ONE_PAGE {
         let server = RunningServer::with_tokens(&[]);
         let tokens = json!([null, expiring_in(3_600)]);
-        let options = json!({"tokens": tokens, "hello_ms": 1_000, "transports": [kind.transport, "poll"]});
+        let options = json!({"tokens": tokens, "hello_ms": 3_000, "transports": [kind.transport, "poll"]});
         let client = kind.start(&server, server.public, &options);
         await_open(&client, 1);
         assert_eq!(client.count("fallback"), 0, "{kind:?}");

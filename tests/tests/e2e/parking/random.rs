@@ -109,8 +109,8 @@ fn every_message_arrives_once_under_random_activity() {
         "channel.history_bytes=0B",
         "channel.history_total_bytes=0B",
         "session.max_unacked=64",
-        "session.ping_interval=1s",
-        "session.pong_timeout=1s",
+        "session.ping_interval=3s",
+        "session.pong_timeout=3s",
         "timers.ping_slack=20ms",
         "limits.send_buffer=16KiB",
     ]);

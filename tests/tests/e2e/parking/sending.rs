@@ -4,25 +4,23 @@ use encke_tests::raw::Dial;
 use super::*;
 
 const FREQUENT_PINGS: [&str; 3] =
-    ["session.ping_interval=1s", "session.pong_timeout=1s", "timers.ping_slack=20ms"];
+    ["session.ping_interval=3s", "session.pong_timeout=3s", "timers.ping_slack=20ms"];
 
 /// Pongs do not count as activity, so they neither delay the parking nor unpark. Neither do the heartbeats of
 /// event streams, whose only acknowledgement is the one from the peer's kernel. One client is npm's
 /// `eventsource`.
 #[test]
 fn pings_and_events_are_sent_while_parked() {
-    let server = RunningServer::with(&[&["parking.after=1500ms"][..], &FREQUENT_PINGS].concat());
+    let server = RunningServer::with(&[&["parking.after=4s"][..], &FREQUENT_PINGS].concat());
     let client = server.client().into_background();
     await_parked(&server, 1);
     let source = Script::start("event_source.mjs", &[&server.public.to_string(), "news"]);
     source.await_object("hello", 1);
     let (mut events, stream) = EventStream::greeted(server.public, "channels=news");
     await_parked(&server, 3);
-    for number in 1..=3_u16 {
-        client.await_more_pings(2);
-        for _ in 0..2 {
-            assert_eq!(events.block().as_deref(), Some(":"));
-        }
+    for number in 1..=2_u16 {
+        client.await_more_pings(1);
+        assert_eq!(events.block().as_deref(), Some(":"));
         server.admin.publish("news", number);
         assert_eq!(seq_and_offset(&events.object().1), (number.into(), number.into()));
         assert_eq!(source.await_value("message", number.into())["data"], number);
@@ -30,10 +28,10 @@ fn pings_and_events_are_sent_while_parked() {
     assert_eq!((source.count("hello"), source.count("error")), (1, 0));
     assert_eq!((parked(&server), unparked(&server)), (3.0, 0.0));
     assert_eq!(server.admin.metrics().value("encke_connections_parked{transport=\"sse\"}"), 2.0);
-    assert!(server.admin.metrics().value("encke_ping_rtt_seconds_count") >= 6.0);
+    assert!(server.admin.metrics().value("encke_ping_rtt_seconds_count") >= 2.0);
     for session in [&client.hello.session, &stream.session] {
         let last_heard_ms = server.admin.session(session)["last_heard_ms"].as_f64();
-        assert!(last_heard_ms.is_some_and(|ms| ms < 3_000.0), "{last_heard_ms:?}");
+        assert!(last_heard_ms.is_some_and(|ms| ms < 9_000.0), "{last_heard_ms:?}");
         server.await_lifecycle(session, "opened connect");
     }
 }

@@ -67,7 +67,7 @@ fn a_kicked_client_receives_the_reason() {
 fn a_token_expires_while_a_poll_is_held() {
     let server = RunningServer::with_tokens(&[]);
     let expiring_in = |seconds: u64| token("alice", json!({"exp": unix_time().as_secs() + seconds}));
-    let short = expiring_in(2);
+    let short = expiring_in(4);
     let mut requests = PollClient::connect(server.public);
     let hello = hello(&requests.get(&format!("channels=news&token={short}")).json());
     requests.send_get(&format!("{}&token={short}", poll_query(&hello, 0)));

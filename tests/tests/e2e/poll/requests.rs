@@ -163,8 +163,8 @@ fn polls_over_tls() {
 #[test]
 fn the_pause_between_requests_is_bounded() {
     const ACK: &str = r#"{"ack":{"seq":0}}"#;
-    let limit = Duration::from_secs(2);
-    let server = RunningServer::with(&["limits.handshake_timeout=2s"]);
+    let limit = Duration::from_secs(5);
+    let server = RunningServer::with(&["limits.handshake_timeout=5s"]);
     let mut commanded = PollClient::connect(server.public);
     let (mut polled, hello) = open(&server, "news");
     let mut half = PollClient::connect(server.public);
@@ -178,12 +178,12 @@ fn the_pause_between_requests_is_bounded() {
     // Each request restarts the time limit.
     for _ in 0..3 {
         assert_eq!(commanded.post(&command_query(&hello), ACK).status, 200);
-        let_pass(Duration::from_millis(800));
+        let_pass(Duration::from_secs(2));
     }
     polled.await_end();
     let answer = half.try_response();
     assert!(answer.as_ref().is_none_or(|answer| answer.status == 408), "{answer:?}");
-    assert!(from.elapsed() < Duration::from_millis(2_400) + MAX_LATENESS, "{:?}", from.elapsed());
+    assert!(from.elapsed() < Duration::from_secs(6) + MAX_LATENESS, "{:?}", from.elapsed());
     assert_eq!(commanded.post(&command_query(&hello), ACK).status, 200);
     server.admin.publish("news", 1);
     assert_eq!(held.response().json(), json!([message(1, 1, 1)]));

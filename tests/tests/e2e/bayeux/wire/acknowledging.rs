@@ -91,7 +91,7 @@ fn messages_come_with_connects_over_a_websocket_as_well() {
 fn reader_that_stalls_during_a_held_connect_loses_nothing() {
     const MESSAGES: u64 = 60;
     let server = RunningServer::with(&[
-        "session.write_timeout=1s",
+        "session.write_timeout=3s",
         "limits.send_buffer=8KiB",
         "channel.history_bytes=8MiB",
         "limits.max_message=64KiB",

@@ -111,7 +111,7 @@ fn two_replies(socket: &mut BayeuxWebSocket, messages: &Value) -> Vec<Value> {
 #[test]
 fn a_client_without_a_valid_token_may_end_its_session() {
     let server = RunningServer::with_tokens(&[]);
-    let token = token("alice", json!({"exp": unix_time().as_secs() + 2}));
+    let token = token("alice", json!({"exp": unix_time().as_secs() + 4}));
     let hello = with_token(handshake(), &token);
     let mut polls = BayeuxPolling::connect(server.public);
     let [id, other] = [(); 2].map(|()| client_id(&polls.reply(&hello)));

@@ -62,13 +62,13 @@ fn a_later_token_refreshes() {
     let server = RunningServer::with_tokens(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
     let mut socket = BayeuxWebSocket::connect(server.public);
-    let hello = with_token(handshake(), &expiring(Duration::from_secs(2)));
+    let hello = with_token(handshake(), &expiring(Duration::from_secs(5)));
     let (polling, connected) = (client_id(&polls.reply(&hello)), client_id(&socket.reply(&hello)));
     assert_successful(&socket.reply(&connect_now(&connected)));
     let later = |id: &str| with_token(connect_now(id), &expiring(Duration::from_secs(3600)));
     assert_successful(&polls.reply(&later(&polling)));
     assert_successful(&socket.reply(&later(&connected)));
-    let_pass(Duration::from_secs(3));
+    let_pass(Duration::from_secs(6));
     assert_successful(&polls.reply(&connect_now(&polling)));
     assert_successful(&socket.reply(&connect_now(&connected)));
     for id in [polling, connected] {
@@ -81,7 +81,7 @@ fn a_later_token_refreshes() {
 fn expired_token_is_reported() {
     let server = RunningServer::with_tokens(&[]);
     let mut polls = BayeuxPolling::connect(server.public);
-    let id = client_id(&polls.reply(&with_token(handshake(), &expiring(Duration::from_secs(2)))));
+    let id = client_id(&polls.reply(&with_token(handshake(), &expiring(Duration::from_secs(4)))));
     server.await_phase(&session(&id), "suspended");
     assert_refused(&polls.reply(&connect_now(&id)), "401");
     let later = with_token(connect_now(&id), &expiring(Duration::from_secs(3600)));
