@@ -1,4 +1,4 @@
-// node bayeux_page.mjs ADDRESS SERVER TABS
+// node pages.mjs bayeux_page.mjs ADDRESS SERVER TABS
 //
 // Opens tabs of one browser on pages of the server at ADDRESS, each with a client of the Bayeux server at
 // SERVER. TABS is a JSON array with an object per tab: "client" ("cometd" or "faye"), "transport"
@@ -8,15 +8,10 @@
 // {"tab":1,"disconnect":true}, {"tab":1,"reload":true}, which uses CometD's reload extension, and
 // {"tab":1,"close":true}.
 
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { openTabs } from "./page.mjs";
-import { emit } from "./test.mjs";
 
-const [address, server, text] = process.argv.slice(2);
-const tabs = JSON.parse(text);
 const packages = fileURLToPath(new URL("node_modules", import.meta.url));
-const url = `http://${server}/bayeux`;
 
 // Runs in the page.
 function useCometd([tab, url, { transport, subscribe = [] }]) {
@@ -62,8 +57,7 @@ function useFaye([tab, url, { transport, subscribe = [] }]) {
   for (const by of subscribe) client.subscribe(by).withChannel((channel, data) => print("message", { channel, data, by }));
 }
 
-async function load(page, tab) {
-  const options = tabs[tab - 1];
+async function load(page, tab, url, options) {
   if (options.client === "faye") {
     await page.addScriptTag({ path: `${packages}/faye/client/faye-browser-min.js` });
     return page.evaluate(useFaye, [tab, url, options]);
@@ -78,25 +72,27 @@ async function load(page, tab) {
   return page.evaluate(useCometd, [tab, url, options]);
 }
 
-const pages = await openTabs(address, tabs.length);
-for (const [index, page] of pages.entries()) {
-  // Serve the packages from the page's origin, as a web server next to Encke would.
-  await page.route("**/packages/**", (route) =>
-    route.fulfill({ path: packages + new URL(route.request().url()).pathname.slice("/packages".length) }),
-  );
-  await load(page, index + 1);
-}
-emit({ ready: true });
+export async function run([address, server, text], test) {
+  const [tabs, url] = [JSON.parse(text), `http://${server}/bayeux`];
+  const pages = await openTabs(test, address, tabs.length);
+  for (const [index, page] of pages.entries()) {
+    // Serve the packages from the page's origin, as a web server next to Encke would.
+    await page.route("**/packages/**", (route) =>
+      route.fulfill({ path: packages + new URL(route.request().url()).pathname.slice("/packages".length) }),
+    );
+    await load(page, index + 1, url, tabs[index]);
+  }
+  test.emit({ ready: true });
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const { tab, publish, disconnect, reload, close } = JSON.parse(line);
-  const page = pages[tab - 1];
-  if (publish) await page.evaluate(([channel, data]) => void client.publish(channel, data), publish);
-  if (disconnect) await page.evaluate(() => void client.disconnect());
-  if (close) await page.close();
-  if (reload) {
-    await page.evaluate(() => client.reload());
-    await page.reload();
-    await load(page, tab);
+  for await (const { tab, publish, disconnect, reload, close } of test.commands) {
+    const page = pages[tab - 1];
+    if (publish) await page.evaluate(([channel, data]) => void client.publish(channel, data), publish);
+    if (disconnect) await page.evaluate(() => void client.disconnect());
+    if (close) await page.close();
+    if (reload) {
+      await page.evaluate(() => client.reload());
+      await page.reload();
+      await load(page, tab, url, tabs[tab - 1]);
+    }
   }
 }

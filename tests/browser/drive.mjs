@@ -17,3 +17,14 @@ export function drive(connect, base, { tokens, ...options }, emit) {
     );
   };
 }
+
+// Executes commands, and confirms each once it has started.
+export async function obey(commands, methods, emit) {
+  emit({ ready: true });
+  for await (const { tab = 0, ...command } of commands) {
+    for (const [kind, body] of Object.entries(command)) {
+      await methods[kind](tab, body);
+      emit({ done: kind });
+    }
+  }
+}

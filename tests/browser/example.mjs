@@ -1,15 +1,11 @@
-// node example.mjs BACKEND NAME...
+// node pages.mjs example.mjs BACKEND NAME...
 //
 // Opens the page of tests/example at BACKEND in a browser for each NAME, and signs in. Prints the content of
 // a page whenever it changes: {NAME:{"state","present","gone","messages":[...]}}. Commands on standard input:
 // {"say":[NAME,TEXT]}, {"ask":[NAME]} to list who has left, and {"leave":[NAME]} to navigate to another page.
 // Prints `done` once a command has started.
 
-import { createInterface } from "node:readline";
 import { openPage } from "./page.mjs";
-import { emit } from "./test.mjs";
-
-const [backend, ...names] = process.argv.slice(2);
 
 // Runs in the page.
 function emitChanges(name) {
@@ -22,8 +18,8 @@ function emitChanges(name) {
   print();
 }
 
-async function signIn(name) {
-  const page = await openPage(backend);
+async function signIn(test, backend, name) {
+  const page = await openPage(test, backend);
   await page.fill("input[name=name]", name);
   await page.click("button");
   await page.waitForSelector("#say");
@@ -31,8 +27,7 @@ async function signIn(name) {
   return [name, page];
 }
 
-const pages = Object.fromEntries(await Promise.all(names.map(signIn)));
-const commands = {
+const acts = {
   say: async (page, text) => {
     await page.fill("input[name=text]", text);
     await page.click("#say button");
@@ -40,10 +35,13 @@ const commands = {
   ask: (page) => page.click("#ask"),
   leave: (page) => page.goto("about:blank"),
 };
-for await (const line of createInterface({ input: process.stdin })) {
-  for (const [kind, [name, ...rest]] of Object.entries(JSON.parse(line))) {
-    await commands[kind](pages[name], ...rest);
-    emit({ done: kind });
+
+export async function run([backend, ...names], test) {
+  const pages = Object.fromEntries(await Promise.all(names.map((name) => signIn(test, backend, name))));
+  for await (const command of test.commands) {
+    for (const [kind, [name, ...rest]] of Object.entries(command)) {
+      await acts[kind](pages[name], ...rest);
+      test.emit({ done: kind });
+    }
   }
 }
-process.exit();

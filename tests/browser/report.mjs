@@ -1,23 +1,22 @@
-// node report.mjs FILE
+// node pages.mjs report.mjs FILE
 //
 // Opens a page written by loadgen in light and dark mode, wide and narrow. Prints its requests to other URLs
 // and its console messages as faults, and for each view the results of legibility checks.
 
 import { pathToFileURL } from "node:url";
-import { openBrowser } from "./browser.mjs";
-import { emit } from "./test.mjs";
 
-const url = pathToFileURL(process.argv[2]).href;
-const browser = await openBrowser();
-for (const colorScheme of ["light", "dark"]) {
-  for (const width of [1280, 400]) {
-    const page = await browser.newPage({ colorScheme, viewport: { width, height: 900 } });
-    page.on("request", (request) => request.url() === url || emit({ fault: request.url() }));
-    page.on("console", (message) => emit({ fault: message.text() }));
-    page.on("pageerror", (error) => emit({ fault: String(error) }));
-    await page.goto(url);
-    emit({ view: { colorScheme, width, ...(await page.evaluate(inspect)) } });
-    await page.close();
+export async function run([file], { emit, newContext }) {
+  const url = pathToFileURL(file).href;
+  for (const colorScheme of ["light", "dark"]) {
+    for (const width of [1280, 400]) {
+      const context = await newContext({ colorScheme, viewport: { width, height: 900 } });
+      const page = await context.newPage();
+      page.on("request", (request) => request.url() === url || emit({ fault: request.url() }));
+      page.on("console", (message) => emit({ fault: message.text() }));
+      page.on("pageerror", (error) => emit({ fault: String(error) }));
+      await page.goto(url);
+      emit({ view: { colorScheme, width, ...(await page.evaluate(inspect)) } });
+    }
   }
 }
 

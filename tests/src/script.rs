@@ -2,27 +2,40 @@
 //! command that the test provides.
 
 use std::fmt;
+use std::io::Write;
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::Logs;
 use crate::network::NetworkLink;
-use crate::process::{Process, Signal};
+use crate::process::Process;
 use crate::waiting::{eventually, poll_until};
+
+/// A static is never dropped. The browser ends when this process does, which closes its standard input.
+static BROWSER: LazyLock<Script> = LazyLock::new(|| Script::start("pages.mjs", &[]));
 
 /// How long a script may take to close its browser before it is killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Script that prints one JSON object per line. It exits when its standard input closes: when this is
-/// dropped, or when the test is killed.
+/// Script that prints one JSON object per line. It exits when its input closes: when this is dropped, or when
+/// the test is killed.
 #[derive(Debug)]
 pub struct Script {
-    process: Process,
+    place: Place,
     parsed: Mutex<ParsedOutput>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Process(Process),
+    /// A connection to `tests/browser/pages.mjs`, and what it has sent.
+    Browser(TcpStream, Logs),
 }
 
 /// Objects that a script has printed, with their times of arrival.
@@ -38,19 +51,20 @@ impl Script {
         Self::run(Command::new("node"), name, arguments)
     }
 
-    /// Runs `tests/browser/{name}`, which opens pages in the browser that all tests of this process share.
+    /// Runs `tests/browser/{name}`, which opens pages, in the browser that all tests of this process share.
     pub fn start_in_browser(name: &str, arguments: &[&str]) -> Self {
-        // A static is never dropped. The browser ends when this process does, which closes its standard input.
-        static BROWSER: LazyLock<Script> = LazyLock::new(|| Script::start("browser_server.mjs", &[]));
-        let address = BROWSER.await_value("browser", 1);
-        let mut node = Command::new("node");
-        node.env("ENCKE_TESTS_BROWSER", address.as_str().expect("an address"));
-        Self::run(node, name, arguments)
+        let port = BROWSER.await_value("port", 1).as_u64().and_then(|port| u16::try_from(port).ok());
+        let address = (Ipv4Addr::LOCALHOST, port.expect("a port"));
+        let mut stream = TcpStream::connect(address).expect("the browser's process accepts");
+        writeln!(stream, "{}", json!([&[name], arguments].concat())).expect("the browser's process reads");
+        let output = Logs::collect(stream.try_clone().expect("the socket can be cloned"));
+        Self { place: Place::Browser(stream, output), parsed: Mutex::default() }
     }
 
     /// Runs any command that follows the protocol of these scripts.
     pub fn spawn(mut command: Command) -> Self {
-        Self { process: Process::start_with(&mut command, Stdio::piped()), parsed: Mutex::default() }
+        let process = Process::start_with(&mut command, Stdio::piped());
+        Self { place: Place::Process(process), parsed: Mutex::default() }
     }
 
     /// Runs `tests/browser/{name}` at the far end of a link.
@@ -66,7 +80,11 @@ impl Script {
     /// Parses the lines printed since the last call, and returns all objects.
     fn objects(&self) -> MutexGuard<'_, ParsedOutput> {
         let mut parsed = self.parsed.lock();
-        for (at, line) in self.process.stdout.lines_after(parsed.lines) {
+        let output = match &self.place {
+            Place::Process(process) => &process.stdout,
+            Place::Browser(_, output) => output,
+        };
+        for (at, line) in output.lines_after(parsed.lines) {
             parsed.objects.push((at, serde_json::from_str(&line).expect("scripts print JSON")));
             parsed.lines += 1;
         }
@@ -75,11 +93,10 @@ impl Script {
 
     /// Sends a command to a script that accepts commands.
     pub fn send_command(&mut self, command: &Value) {
-        self.process.write_line(command);
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        self.process.signal(signal);
+        match &mut self.place {
+            Place::Process(process) => process.write_line(command),
+            Place::Browser(stream, _) => writeln!(stream, "{command}").expect("the script is running"),
+        }
     }
 
     /// Removes and returns all objects printed so far, with their times of arrival. No other method returns
@@ -89,7 +106,10 @@ impl Script {
     }
 
     pub fn stderr_text(&self) -> String {
-        self.process.stderr.text()
+        match &self.place {
+            Place::Process(process) => process.stderr.text(),
+            Place::Browser(..) => BROWSER.stderr_text(),
+        }
     }
 
     /// Returns the value of `key` in each object that has it.
@@ -127,9 +147,15 @@ impl Script {
 
 impl Drop for Script {
     fn drop(&mut self) {
-        self.process.close_stdin();
-        // Give the script time to exit by itself, so that it leaves no browser running.
-        let _ = poll_until(EXIT_TIMEOUT, || self.process.try_wait());
+        match &mut self.place {
+            Place::Process(process) => {
+                process.close_stdin();
+                // Give the script time to exit by itself, so that it leaves no browser running.
+                let _ = poll_until(EXIT_TIMEOUT, || process.try_wait());
+            }
+            // The thread that collects the output holds the socket open.
+            Place::Browser(stream, _) => _ = stream.shutdown(Shutdown::Both),
+        }
     }
 }
 

@@ -36,7 +36,9 @@ impl FaultClient {
         let events = format!("http://{address}/events?channels={CHANNEL}");
         match self {
             Self::Json => Script::start_beyond(link, "session_outside.mjs", &[&address, CHANNEL]),
-            Self::Chromium => Script::start_beyond(link, "event_source_page.mjs", &[&address, CHANNEL]),
+            Self::Chromium => {
+                Script::start_beyond(link, "pages.mjs", &["event_source_page.mjs", &address, CHANNEL])
+            }
             Self::Eventsource => Script::start_beyond(link, "event_source.mjs", &[&address, CHANNEL]),
             Self::Curl => {
                 let mut command = link.command("bash");

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release -p encke-sim -- --minutes 1            # as many scenarios as fit into a minute
-//! cargo run --release -p encke-sim -- --hours 1 --jobs 2     # a campaign
+//! cargo run --release -p encke-sim -- --minutes 60 --jobs 2   # a campaign
 //! cargo run --release -p encke-sim -- --seed 17              # one scenario; prints the end of its trace if it fails
 //! ```
 
@@ -37,14 +37,11 @@ struct Arguments {
     /// First seed of a campaign (default: random)
     #[arg(long, conflicts_with = "seed")]
     from: Option<u64>,
-    /// Length of a campaign in minutes (default: 1)
-    #[arg(long, conflicts_with_all = ["seed", "hours"])]
-    minutes: Option<f64>,
-    /// Length of a campaign in hours
-    #[arg(long, conflicts_with = "seed")]
-    hours: Option<f64>,
-    /// Number of scenarios in a campaign (default: as many as its length allows)
-    #[arg(long, conflicts_with_all = ["seed", "minutes", "hours"])]
+    /// Length of a campaign in minutes
+    #[arg(long, default_value_t = 1)]
+    minutes: u64,
+    /// Number of scenarios in a campaign, whatever its length (default: as many as fit)
+    #[arg(long)]
     count: Option<u64>,
     /// Number of scenarios run in parallel
     #[arg(long, default_value_t = 1)]
@@ -66,10 +63,9 @@ fn main() -> ExitCode {
         return campaign::run_seed(seed, bounds);
     }
     let from = arguments.from.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    let minutes = arguments.hours.map_or(arguments.minutes.unwrap_or(1.0), |hours| hours * 60.0);
     let (seeds, length) = match arguments.count {
-        Some(count) => (from..from.saturating_add(count), Some(Duration::MAX)),
-        None => (from..u64::MAX, Duration::try_from_secs_f64(minutes * 60.0).ok()),
+        Some(count) => (from..from.saturating_add(count), Duration::MAX),
+        None => (from..u64::MAX, Duration::from_secs(arguments.minutes.saturating_mul(60))),
     };
-    length.map_or(ExitCode::FAILURE, |length| campaign::run(seeds, length, arguments.jobs.max(1), bounds))
+    campaign::run(seeds, length, arguments.jobs.max(1), bounds)
 }

@@ -33,7 +33,7 @@ fn message_pings_are_text_and_come_at_fixed_intervals() {
 #[test]
 fn any_traffic_answers_a_ping() {
     let server = server();
-    let answers = [
+    let mut clients = [
         masked(TEXT, br#"{"ack":{"seq":0}}"#),
         masked(TEXT, b"no JSON"),
         // A pong that matches no ping from the server, and an empty pong.
@@ -41,19 +41,13 @@ fn any_traffic_answers_a_ping() {
         masked(PONG, &[]),
         // The start of a frame that is never completed.
         vec![0x01],
-    ];
-    let mut clients: Vec<_> = answers
-        .into_iter()
-        .map(|answer| {
-            let (client, hello) = RawClient::greeted(server.public, "");
-            (client, hello, answer)
-        })
-        .collect();
-    for (client, _, answer) in &mut clients {
+    ]
+    .map(|answer| (RawClient::greeted(server.public, ""), answer));
+    for ((client, _), answer) in &mut clients {
         assert_eq!(client.skip_to(PING).payload, [0; 8], "seq 0, eight bytes, big-endian");
         client.send(answer);
     }
-    for (client, hello, _) in &mut clients {
+    for ((client, hello), _) in &mut clients {
         client.skip_to(PING);
         server.await_lifecycle(&hello.session, "opened connect");
     }

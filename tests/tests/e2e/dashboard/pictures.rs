@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::process::Command;
 
 use encke_tests::client::BackgroundClient;
 use encke_tests::crowd::CROWD_TIMEOUT;
@@ -11,11 +11,8 @@ use serde_json::json;
 /// Maximum size of a picture, in bytes. The README shows all pictures.
 const MAX_BYTES: u64 = 150_000;
 
-/// Returns the minimum uptime of the server in the pictures, in milliseconds. The README's charts show more than
-/// the test needs.
-fn min_uptime_ms() -> f64 {
-    if is_for_readme() { 25_000.0 } else { 5_000.0 }
-}
+/// Minimum uptime of the server in the pictures, in milliseconds.
+const MIN_UPTIME_MS: f64 = 25_000.0;
 
 /// Channels, each with the number of rounds between its messages.
 const CHANNELS: [(&str, usize); 6] = [
@@ -46,18 +43,8 @@ fn run_until(server: &RunningServer, page: &mut Dashboard, staying: &mut Vec<Bac
         }
         let uptime = page.perform("attribute", &json!(["[data-uptime-ms]", "data-uptime-ms"]));
         let uptime_ms = uptime.as_str()?.parse::<f64>().ok()?;
-        (uptime_ms > part * min_uptime_ms()).then_some(())
+        (uptime_ms > part * MIN_UPTIME_MS).then_some(())
     });
-}
-
-/// Whether the pictures replace those of the README (`ENCKE_PICTURES=1`).
-fn is_for_readme() -> bool {
-    std::env::var_os("ENCKE_PICTURES").is_some()
-}
-
-fn folder() -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    root.join(if is_for_readme() { "server/dashboard/pictures" } else { "target/pictures" })
 }
 
 #[track_caller]
@@ -67,8 +54,10 @@ fn take(page: &mut Dashboard, name: &str, height: u32) {
             continue;
         }
         page.perform("view", &json!([{ "width": 1280, "height": height, "colorScheme": scheme }]));
-        let path = folder().join(format!("{picture}.png"));
+        let path = format!("{}/../server/dashboard/pictures/{picture}.png", env!("CARGO_MANIFEST_DIR"));
         page.perform("picture", &json!([path]));
+        let quantized = Command::new("pngquant").args(["--force", "--ext", ".png", &path]).status();
+        assert!(quantized.expect("pngquant is installed").success());
         let bytes = std::fs::metadata(&path).expect("the picture was written").len();
         assert!((5_000..MAX_BYTES).contains(&bytes), "{picture}: {bytes} bytes");
     }
@@ -82,7 +71,9 @@ fn crowd(server: &RunningServer, user: &str) -> LoadgenRun {
     LoadgenRun::start("hold", server, &arguments)
 }
 
+/// Replaces the pictures in the README.
 #[test]
+#[ignore = "run it to update the README: cargo test -p encke-tests --test e2e pictures -- --ignored"]
 fn pictures_of_all_pages() {
     let server = RunningServer::with_tokens(&[
         "session.ping_interval=5s",

@@ -19,7 +19,7 @@ fn run(scenario: &str, server: &RunningServer, arguments: &[&str], page: &Path) 
 
 #[track_caller]
 fn assert_readable(page: &Path) {
-    let script = Script::start("report.mjs", &[page.to_str().expect("the path is text")]);
+    let script = Script::start_in_browser("report.mjs", &[page.to_str().expect("the path is text")]);
     for nth in 1..=4 {
         let view = script.await_value("view", nth);
         for name in ["empty", "overlapping", "outside"] {

@@ -7,8 +7,9 @@ use super::middlebox::{Middlebox, Upgrades};
 use super::{assert_news, await_open, await_subscribed, session_id, start};
 
 /// Starts a client that tries every transport and subscribes to `news`.
-fn start_and_subscribe(place: &str, server: &RunningServer, middlebox: &Middlebox, hello_ms: u64) -> Script {
-    let options = json!({"channels": ["news"], "hello_ms": hello_ms, "ws": true});
+fn start_and_subscribe(place: &str, server: &RunningServer, middlebox: &Middlebox) -> Script {
+    // This is long enough for a working transport on a busy machine.
+    let options = json!({"channels": ["news"], "hello_ms": 4_000, "ws": true});
     let client = start(place, server, middlebox.address, &options);
     await_subscribed(&client, &["news"]);
     client
@@ -23,6 +24,20 @@ fn fallbacks(client: &Script) -> Vec<(Value, Value)> {
         .collect()
 }
 
+/// Asserts that a client behind this middlebox falls back from WebSocket to `transport`, and works.
+#[track_caller]
+fn assert_falls_back(upgrades: Upgrades, buffers: bool, place: &str, transport: &str) {
+    let server = RunningServer::with(&[]);
+    let middlebox = Middlebox::new(server.public, upgrades, buffers);
+    let mut client = start_and_subscribe(place, &server, &middlebox);
+    assert_eq!(await_open(&client, 1)["transport"], transport, "{upgrades:?}, {place}");
+    assert_eq!(fallbacks(&client), [(json!("websocket"), json!(transport))]);
+    server.admin.publish_each("news", 1..=3);
+    client.send_command(&json!({"ask": ["publish", "news", 4]}));
+    assert_news(&client, 4);
+    assert_eq!(client.await_value("answer", 1)["offset"], 4);
+}
+
 #[test]
 fn blocked_upgrades_fall_back_to_events() {
     let refuses = Upgrades::Answer("400 Bad Request");
@@ -33,33 +48,15 @@ fn blocked_upgrades_fall_back_to_events() {
         (Upgrades::Strip, "node"),
         (Upgrades::Swallow, "page"),
     ] {
-        let server = RunningServer::with(&[]);
-        let middlebox = Middlebox::new(server.public, upgrades, false);
-        // This is long enough for a working transport on a busy machine.
-        let mut client = start_and_subscribe(place, &server, &middlebox, 5_000);
-        assert_eq!(await_open(&client, 1)["transport"], "events", "{upgrades:?}, {place}");
-        assert_eq!(fallbacks(&client), [(json!("websocket"), json!("events"))]);
-        server.admin.publish_each("news", 1..=3);
-        client.send_command(&json!({"ask": ["publish", "news", 4]}));
-        assert_news(&client, 4);
-        assert_eq!(client.await_value("answer", 1)["offset"], 4);
+        assert_falls_back(upgrades, false, place, "events");
     }
 }
 
 #[test]
 fn buffered_streams_fall_back_to_polls() {
-    for upgrades in [Upgrades::Strip, Upgrades::Swallow] {
-        for place in ["node", "page"] {
-            let server = RunningServer::with(&[]);
-            let middlebox = Middlebox::new(server.public, upgrades, true);
-            let mut client = start_and_subscribe(place, &server, &middlebox, 1_500);
-            assert_eq!(await_open(&client, 1)["transport"], "poll", "{upgrades:?}, {place}");
-            assert_eq!(fallbacks(&client), [(json!("websocket"), json!("poll"))]);
-            server.admin.publish_each("news", 1..=3);
-            client.send_command(&json!({"ask": ["publish", "news", 4]}));
-            assert_news(&client, 4);
-            assert_eq!(client.await_value("answer", 1)["offset"], 4);
-        }
+    for place in ["node", "page"] {
+        assert_falls_back(Upgrades::Strip, true, place, "poll");
+        assert_falls_back(Upgrades::Swallow, true, place, "poll");
     }
 }
 
@@ -68,7 +65,7 @@ fn buffered_streams_fall_back_to_polls() {
 fn the_working_transport_is_tried_first_until_the_network_changes() {
     let server = RunningServer::with(&[]);
     let middlebox = Middlebox::new(server.public, Upgrades::Strip, false);
-    let mut client = start_and_subscribe("page", &server, &middlebox, 5_000);
+    let mut client = start_and_subscribe("page", &server, &middlebox);
     let hello = client.await_value("hello", 1);
     let disconnect = || assert_eq!(server.admin.disconnect(session_id(&hello)).status, 204);
     disconnect();

@@ -70,9 +70,12 @@ fn merge(into: &mut Value, from: &Value) {
 
 /// Starts a client that connects to `base` with exactly these options.
 fn start(place: &str, server: &RunningServer, base: SocketAddr, options: &Value) -> Script {
-    let (address, base) = (server.public.to_string(), format!("http://{base}"));
-    let start = if place == "page" { Script::start_in_browser } else { Script::start };
-    start("client.mjs", &[place, &address, &base, &options.to_string()])
+    let (base, options) = (format!("http://{base}"), options.to_string());
+    if place == "page" {
+        Script::start_in_browser("client_page.mjs", &[&base, &options, &server.public.to_string()])
+    } else {
+        Script::start("client.mjs", &[&base, &options])
+    }
 }
 
 /// Waits until the server has confirmed the subscriptions to all channels.
