@@ -31,8 +31,10 @@ async function runScript(input, output, request) {
     input.destroy();
   };
   const newContext = async (options) => {
-    contexts.push(await browser.newContext(options));
-    return contexts.at(-1);
+    const context = await browser.newContext(options);
+    contexts.push(context);
+    if (input.destroyed) close();
+    return context;
   };
   const emit = (object) => output.write(`${JSON.stringify(object)}\n`);
   try {
