@@ -17,7 +17,7 @@ use crate::network::NetworkLink;
 use crate::process::Process;
 use crate::waiting::{eventually, poll_until};
 
-/// A static is never dropped. The browser ends when this process does, which closes its standard input.
+/// Runs all scripts that open pages. A static is never dropped, but the script ends when this process does.
 static BROWSER: LazyLock<Script> = LazyLock::new(|| Script::start("pages.mjs", &[]));
 
 /// How long a script may take to close its browser before it is killed.
