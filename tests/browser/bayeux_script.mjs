@@ -3,15 +3,14 @@
 // (a reply) or "came" (an event). It also prints each event that a subscription's callback receives, under
 // "message".
 
-import { createInterface } from "node:readline";
-import { emit } from "./test.mjs";
+import { emit, objectsFrom } from "./test.mjs";
 
 // Executes commands, one JSON object per line on standard input: {"subscribe":CHANNEL},
 // {"unsubscribe":CHANNEL}, {"publish":[CHANNEL,DATA]} and {"disconnect":true}; for CometD also
 // {"call":[TARGET,DATA]}. The script exits when its standard input ends, without disconnecting.
 export async function obey(commands) {
-  for await (const line of createInterface({ input: process.stdin })) {
-    const [[name, argument]] = Object.entries(JSON.parse(line));
+  for await (const command of objectsFrom(process.stdin)) {
+    const [[name, argument]] = Object.entries(command);
     commands[name](argument);
   }
   process.exit();

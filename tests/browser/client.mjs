@@ -12,10 +12,9 @@
 // standard input is a command: {"ask":[METHOD,...ARGUMENTS],"tab":0} calls a method, and prints `answer` or
 // `failed`, with the call in `asked`. Prints `done` once the command has started.
 
-import { createInterface } from "node:readline";
 import { connect } from "../../server/client/encke.js";
 import { drive, obey } from "./drive.mjs";
-import { emit } from "./test.mjs";
+import { emit, objectsFrom } from "./test.mjs";
 
 const { tabs = 1, ws, ...options } = JSON.parse(process.argv[3]);
 const { WebSocket } = ws ? await import("ws") : {};
@@ -24,9 +23,5 @@ const clients = Array.from({ length: tabs }, (_, tab) => {
   return drive(connect, process.argv[2], { ...options, WebSocket }, print);
 });
 
-async function* commands() {
-  for await (const line of createInterface({ input: process.stdin })) yield JSON.parse(line);
-}
-
-await obey(commands(), { ask: (tab, call) => clients[tab](call) }, emit);
+await obey(objectsFrom(process.stdin), { ask: (tab, call) => clients[tab](call) }, emit);
 process.exit();

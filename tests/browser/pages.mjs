@@ -10,22 +10,18 @@
 // `test.fail` ends the script with an error.
 
 import { createServer } from "node:net";
-import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
-import { emit, untilTestEnds } from "./test.mjs";
+import { emit, objectsFrom, untilTestEnds } from "./test.mjs";
 
 // This build of Chromium has no user interface. Its sandbox does not work as root.
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium-headless-shell", chromiumSandbox: false });
 
-// The first command may follow long after the script has started, so the lines are not read before.
-async function* objectsFrom(input) {
-  for await (const line of createInterface({ input })) yield JSON.parse(line);
-}
-
 async function runScript(input, output, request) {
   const contexts = [];
   const close = () => contexts.forEach((context) => context.close());
-  input.once("close", close).on("error", close);
+  input.once("close", close);
+  // A reset connection is closed, too.
+  input.on("error", () => {});
   const fail = (error) => {
     if (!input.destroyed) console.error(error);
     input.destroy();
