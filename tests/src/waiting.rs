@@ -1,7 +1,6 @@
 //! Timeouts of the tests, and all functions that wait.
 
 use std::fmt::Display;
-use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -13,7 +12,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 pub const MAX_LATENESS: Duration = Duration::from_secs(5);
 
 /// Pauses between checks grow, because a check may cost much: some render a page or a server's metrics.
-const PAUSES: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_millis(100);
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Calls `look` until it returns a value, for at most [`TIMEOUT`].
 #[track_caller]
@@ -30,7 +30,7 @@ pub fn eventually_within<T>(limit: Duration, what: impl Display, look: impl FnMu
 /// Calls `look` until it returns a value, for at most `limit`.
 pub(crate) fn poll_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + limit;
-    let mut pause = *PAUSES.start();
+    let mut pause = FIRST_PAUSE;
     loop {
         // The last call begins after the limit, however long a call takes.
         let last = Instant::now() >= until;
@@ -39,7 +39,7 @@ pub(crate) fn poll_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>
             return seen;
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(*PAUSES.end());
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -40,7 +40,7 @@ struct Arguments {
     /// Length of a campaign in minutes
     #[arg(long, default_value_t = 1)]
     minutes: u64,
-    /// Number of scenarios in a campaign, whatever its length (default: as many as fit)
+    /// Run this many scenarios instead of as many as fit into `--minutes`
     #[arg(long)]
     count: Option<u64>,
     /// Number of scenarios run in parallel
