@@ -36,7 +36,7 @@
 //! through the nodes, so that STOP needs no search. A scheme keeps the memory of its largest number of
 //! timers, and panics if there are more than `u32::MAX`. Its arrays double when they are full. For a million
 //! timers with values of 8 bytes, and not counting the values, lists and wheels request 34 bytes per timer
-//! from the allocator, the heap 42, and the tree 55 (`cargo bench -p encke-wheel --bench memory`).
+//! from the allocator, the heap 42, and the tree 55 (`cargo bench -p encke-wheel-bench --bench memory`).
 //!
 //! A timer scheduled for the current tick or earlier is due at the next tick. Only for such late timers is
 //! the requested deadline stored separately, in a tree. At [`Tick::MAX`](crate::Tick::MAX) there is no next

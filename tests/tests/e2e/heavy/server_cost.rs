@@ -33,7 +33,8 @@ fn server_costs_are_reported() {
     // This is a debug build with few connections, so only the order of magnitude is checked.
     assert!((500.0..100_000.0).contains(&measured("bytes_per_connection")), "{report:?}");
     assert!(measured("descriptors/peak") >= measured("descriptors/before") + CONNECTIONS, "{report:?}");
-    assert_eq!(measured("steady_connections"), CONNECTIONS);
+    // The last sample of the steady period may miss up to 1 % of the connections.
+    assert!((CONNECTIONS * 0.99..=CONNECTIONS).contains(&measured("steady_connections")), "{report:?}");
 
     // Each session has one timer, except while its timer is being fired, and each session was pinged.
     assert!(measured("timers/entries_peak") >= CONNECTIONS / 2.0, "{report:?}");

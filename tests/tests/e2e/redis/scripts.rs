@@ -1,7 +1,7 @@
 use encke_tests::redis::Redis;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redis::{Connection, Script, Value, from_redis_value};
+use redis::{Cmd, Connection, Value, from_redis_value};
 
 use super::model::{Model, OpenedChannel};
 use super::{exec, query};
@@ -22,17 +22,24 @@ const LIFETIMES_MS: [&str; 3] = ["60000", "70000", "80000"];
 /// Maximum number of known publishes.
 const MAX_KNOWN_PUBLISHES: usize = 8;
 
+/// Returns a call of a script, to which arguments can be added.
+fn eval(script: &str, keys: &[&str]) -> Cmd {
+    let mut call = redis::cmd("EVAL");
+    call.arg(script).arg(keys.len()).arg(keys);
+    call
+}
+
 /// Calls the scripts as a server does.
 struct ScriptRunner {
     connection: Connection,
-    publish: Script,
-    open: Script,
+    publish: String,
+    open: String,
     lifetimes_ms: [&'static str; 3],
 }
 
 impl ScriptRunner {
     fn new(redis: &Redis, lifetimes_ms: [&'static str; 3]) -> Self {
-        let script = |body: &str| Script::new(&format!("{EPOCH}\n{body}"));
+        let script = |body: &str| format!("{EPOCH}\n{body}");
         Self { connection: redis.connect(), publish: script(PUBLISH), open: script(OPEN), lifetimes_ms }
     }
 
@@ -47,17 +54,16 @@ impl ScriptRunner {
         id: &str,
     ) -> (String, u64, bool) {
         let [meta, log, feed] = keys(channel);
-        let mut call = self.publish.key(meta);
-        call.key(log);
-        if !id.is_empty() {
-            call.key(known(channel));
-        }
+        let mut call = match id {
+            "" => eval(&self.publish, &[&meta, &log]),
+            _ => eval(&self.publish, &[&meta, &log, &known(channel)]),
+        };
         call.arg(data).arg(MIN_LOG_MESSAGES).arg(&self.lifetimes_ms);
         call.arg(new_epoch).arg(generation).arg(feed).arg("");
         if !id.is_empty() {
             call.arg(id).arg(MAX_KNOWN_PUBLISHES);
         }
-        let reply: Value = call.invoke(&mut self.connection).expect("the reply of a publish");
+        let reply: Value = call.query(&mut self.connection).expect("the reply of a publish");
         match from_redis_value(reply.clone()) {
             Ok((epoch, offset)) => (epoch, offset, false),
             Err(_) => {
@@ -106,10 +112,10 @@ impl ScriptRunner {
 
     fn open(&mut self, channel: &str, new_epoch: &str, generation: u64) -> OpenedChannel {
         let [meta, log, _] = keys(channel);
-        let mut call = self.open.key(meta);
-        call.key(&log).arg(self.lifetimes_ms[2]).arg(new_epoch).arg(generation);
+        let mut call = eval(&self.open, &[&meta, &log]);
+        call.arg(self.lifetimes_ms[2]).arg(new_epoch).arg(generation);
         let (epoch, offset, past, _ms): (String, u64, String, u64) =
-            call.invoke(&mut self.connection).expect("the state of the channel");
+            call.query(&mut self.connection).expect("the state of the channel");
         let words: Vec<&str> = past.split_whitespace().collect();
         let past = words.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].parse().expect("a cut")));
         let entries: Vec<(String, Vec<(String, String)>)> =
@@ -243,9 +249,8 @@ fn unlimited_history_sets_no_expiry() {
 fn a_new_replication_id_starts_a_new_generation() {
     let redis = Redis::start();
     let mut connection = redis.connect();
-    let script = Script::new(GENERATION);
     let generation_of = |connection: &mut Connection, id: &str| {
-        script.key("life").arg(id).invoke::<u64>(connection).expect("a generation")
+        eval(GENERATION, &["life"]).arg(id).query::<u64>(connection).expect("a generation")
     };
     let [first, later @ ..] = ["x", "x", "y", "y", "x"].map(|id| generation_of(&mut connection, id));
     assert_eq!(later, [0, 1, 1, 2].map(|more| first + more));

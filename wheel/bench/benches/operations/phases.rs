@@ -15,9 +15,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use encke_wheel_bench::deadlines::{Deadlines, SPAN};
+use encke_wheel_bench::structures::Structure;
+
 use super::Op;
-use crate::support::deadlines::{Deadlines, SPAN};
-use crate::support::structures::Structure;
 
 /// Minimum number of timers measured in a run, unless that takes longer than [`TIME_LIMIT`].
 pub(crate) const MIN_TIMERS: u64 = 200_000;

@@ -9,21 +9,18 @@
 //!
 //! A structure is excluded from larger sizes once a data point, including its setup, takes too long.
 
-mod support;
-
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-
-use support::args::Common;
-use support::plot::Axes;
-use support::random::Random;
-use support::report::{BenchReport, Plot};
-use support::statistics::short;
-use support::structures::{Structure, StructureVisitor, structures};
-use support::verify::verify;
-use support::{BenchError, table};
+use encke_wheel_bench::args::Common;
+use encke_wheel_bench::plot::Axes;
+use encke_wheel_bench::random::Random;
+use encke_wheel_bench::report::{BenchReport, Plot};
+use encke_wheel_bench::statistics::short;
+use encke_wheel_bench::structures::{Structure, StructureVisitor, structures};
+use encke_wheel_bench::verify::verify;
+use encke_wheel_bench::{BenchError, table};
 
 /// Minimum number of ticks that the other timers are ahead. The maximum is twice as many.
 const FAR: u32 = 1 << 20;

@@ -12,22 +12,19 @@
 //!          relative to the memory before
 //! ```
 
-mod support;
-
 use std::alloc::System;
 
 use cap::Cap;
 use clap::Parser;
-
-use support::args::Common;
-use support::deadlines::{Deadlines, SPAN};
-use support::plot::Axes;
-use support::report::{BenchReport, Plot};
-use support::statistics::{ratio, short};
-use support::structures::reusable::{ReusableStructure, ReusableVisitor, reusable_structures};
-use support::structures::{Limits, Structure, StructureVisitor, structures};
-use support::verify::verify;
-use support::{BenchError, table};
+use encke_wheel_bench::args::Common;
+use encke_wheel_bench::deadlines::{Deadlines, SPAN};
+use encke_wheel_bench::plot::Axes;
+use encke_wheel_bench::report::{BenchReport, Plot};
+use encke_wheel_bench::statistics::{ratio, short};
+use encke_wheel_bench::structures::reusable::{ReusableStructure, ReusableVisitor, reusable_structures};
+use encke_wheel_bench::structures::{Limits, Structure, StructureVisitor, structures};
+use encke_wheel_bench::verify::verify;
+use encke_wheel_bench::{BenchError, table};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);

@@ -12,7 +12,7 @@ const TIMERS: u32 = 2_000;
 /// # Panics
 ///
 /// Panics if the check fails.
-pub(crate) fn verify<S: Structure>() {
+pub fn verify<S: Structure>() {
     let deadlines = Deadlines::random(TIMERS, 1);
     let mut structure = S::new(u64::from(SPAN));
     // First and last tick at which each timer may expire.

@@ -13,7 +13,7 @@ use super::{BenchError, machine, plot, table};
 
 /// Results by operation, structure and size. Repeated runs add to the same cell.
 #[derive(Debug)]
-pub(crate) struct BenchReport {
+pub struct BenchReport {
     benchmark: &'static str,
     size: &'static str,
     cells: Vec<ReportCell>,
@@ -31,11 +31,11 @@ struct ReportCell {
 }
 
 impl BenchReport {
-    pub(crate) fn new(benchmark: &'static str, size: &'static str) -> BenchReport {
+    pub fn new(benchmark: &'static str, size: &'static str) -> BenchReport {
         BenchReport { benchmark, size, cells: Vec::new() }
     }
 
-    pub(crate) fn add(
+    pub fn add(
         &mut self,
         op: &str,
         unit: &'static str,
@@ -55,14 +55,14 @@ impl BenchReport {
     }
 
     /// Prints one table per operation and writes the requested files.
-    pub(crate) fn finish(&self, common: &Common, plots: &[Plot<'_>]) -> Result<(), BenchError> {
+    pub fn finish(&self, common: &Common, plots: &[Plot<'_>]) -> Result<(), BenchError> {
         for op in self.distinct(|cell| cell.op.clone()) {
             self.print(&op)?;
         }
         self.write(common, plots)
     }
 
-    pub(crate) fn write(&self, common: &Common, plots: &[Plot<'_>]) -> Result<(), BenchError> {
+    pub fn write(&self, common: &Common, plots: &[Plot<'_>]) -> Result<(), BenchError> {
         if let Some(path) = &common.json {
             let text = serde_json::to_string_pretty(&self.json(common))?;
             fs::write(path, text + "\n")
@@ -150,8 +150,8 @@ impl BenchReport {
 
 /// A plot of one operation, with one line per structure.
 #[derive(Debug)]
-pub(crate) struct Plot<'a> {
-    pub(crate) file: &'a str,
-    pub(crate) op: &'a str,
-    pub(crate) axes: Axes,
+pub struct Plot<'a> {
+    pub file: &'a str,
+    pub op: &'a str,
+    pub axes: Axes,
 }

@@ -1,15 +1,15 @@
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-    pub(crate) runs: usize,
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+    pub runs: usize,
 }
 
 impl Spread {
-    pub(crate) fn of(mut figures: Vec<f64>) -> Option<Spread> {
+    pub fn of(mut figures: Vec<f64>) -> Option<Spread> {
         figures.sort_by(f64::total_cmp);
         let (&min, &max) = (figures.first()?, figures.last()?);
         let middle = figures.len() / 2;
@@ -22,7 +22,7 @@ impl Spread {
     }
 
     /// Formats the median and, if there were several runs, the maximum deviation from it in percent.
-    pub(crate) fn show(&self) -> String {
+    pub fn show(&self) -> String {
         let median = show(self.median);
         if self.runs < 2 || self.median == 0.0 {
             return median;
@@ -33,7 +33,7 @@ impl Spread {
 }
 
 /// Formats a number with about three digits.
-pub(crate) fn show(figure: f64) -> String {
+pub fn show(figure: f64) -> String {
     match figure.abs() {
         0.0 => "0".to_owned(),
         ..0.1 => format!("{figure:.3}"),
@@ -43,17 +43,17 @@ pub(crate) fn show(figure: f64) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-pub(crate) fn ns_each(time: Duration, count: u64) -> f64 {
+pub fn ns_each(time: Duration, count: u64) -> f64 {
     time.as_nanos() as f64 / count.max(1) as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-pub(crate) fn ratio(these: u64, those: u64) -> f64 {
+pub fn ratio(these: u64, those: u64) -> f64 {
     these as f64 / those.max(1) as f64
 }
 
 /// Formats a count as 10k, 1M and the like.
-pub(crate) fn short(count: u64) -> String {
+pub fn short(count: u64) -> String {
     match count {
         0 => "0".to_owned(),
         count if count.is_multiple_of(1_000_000) => format!("{}M", count / 1_000_000),

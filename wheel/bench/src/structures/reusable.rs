@@ -8,7 +8,7 @@ use encke_wheel::{Expiry, OwnerExpiry, Owners, ReusableTimers, Tick, TimerKey, W
 use super::{BenchScheme, ExpiredTimer, Limits, SchemeVisitor, schemes};
 
 /// Reusable timers that carry a number. Time starts at tick 0.
-pub(crate) trait ReusableStructure: Sized {
+pub trait ReusableStructure: Sized {
     /// Name of the structure. For [`Reusable`], this is the name of the scheme.
     const NAME: &'static str;
     const LIMITS: Limits = Limits::NONE;
@@ -40,11 +40,11 @@ pub(crate) trait ReusableStructure: Sized {
     }
 }
 
-pub(crate) trait ReusableVisitor {
+pub trait ReusableVisitor {
     fn visit<S: ReusableStructure>(&mut self);
 }
 
-pub(crate) fn reusable_structures(visitor: &mut impl ReusableVisitor) {
+pub fn reusable_structures(visitor: &mut impl ReusableVisitor) {
     struct Schemes<'a, V>(&'a mut V);
     impl<V: ReusableVisitor> SchemeVisitor<u32> for Schemes<'_, V> {
         fn visit<Q: BenchScheme<u32>>(&mut self) {
@@ -57,7 +57,7 @@ pub(crate) fn reusable_structures(visitor: &mut impl ReusableVisitor) {
 }
 
 /// Reusable timers with a name, limits and a uniform constructor.
-pub(crate) trait NamedTimers: ReusableTimers<u64> {
+pub trait NamedTimers: ReusableTimers<u64> {
     const NAME: &'static str;
     const LIMITS: Limits;
 

@@ -14,8 +14,8 @@
 //! requests.
 
 use encke_wheel::{Tick, TimerKey, WorkBudget};
+use encke_wheel_bench::random::{hash, mix};
 
-use crate::support::random::{hash, mix};
 use crate::timers::EndpointTimers;
 
 /// Number of ticks of 20 µs in a second.

@@ -1,6 +1,5 @@
 use encke_wheel::{Expired, Tick, TimerKey, TimingWheel, WorkBudget};
-
-use crate::support::structures::{ExpiredTimer, Structure};
+use encke_wheel_bench::structures::{ExpiredTimer, Structure};
 
 pub(crate) struct Batches {
     wheel: TimingWheel<u64>,

@@ -12,8 +12,8 @@
 use std::mem;
 use std::time::{Duration, Instant};
 
-use crate::support::random::{Random, hash, mix};
-use crate::support::structures::Structure;
+use encke_wheel_bench::random::{Random, hash, mix};
+use encke_wheel_bench::structures::Structure;
 
 const PING: u64 = 2_500;
 const PONG: u64 = 1_000;

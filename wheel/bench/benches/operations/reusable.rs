@@ -14,11 +14,11 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use encke_wheel::Tick;
+use encke_wheel_bench::deadlines::{Deadlines, SPAN};
+use encke_wheel_bench::structures::reusable::ReusableStructure;
 
 use super::Op;
 use super::phases::{MIN_TIMERS, TIME_LIMIT};
-use crate::support::deadlines::{Deadlines, SPAN};
-use crate::support::structures::reusable::ReusableStructure;
 
 pub(crate) struct ReusableTimes {
     pub(crate) timers: u64,

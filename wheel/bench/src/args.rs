@@ -3,10 +3,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 #[derive(Args, Debug)]
-pub(crate) struct Common {
+pub struct Common {
     /// Use small sizes, to check within a few seconds that the benchmark works
     #[arg(long)]
-    pub(crate) quick: bool,
+    pub quick: bool,
 
     /// Measure only these structures, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
@@ -18,11 +18,11 @@ pub(crate) struct Common {
 
     /// Write the results to this file as JSON
     #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
 
     /// Write plots of the results to this directory as SVG
     #[arg(long, value_name = "DIR")]
-    pub(crate) plot: Option<PathBuf>,
+    pub plot: Option<PathBuf>,
 
     /// Accepted because `cargo bench` passes it to every benchmark
     #[arg(long, hide = true)]
@@ -30,15 +30,15 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn wants(&self, name: &str) -> bool {
+    pub fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only.eq_ignore_ascii_case(name))
     }
 
-    pub(crate) fn runs(&self, full: usize) -> usize {
+    pub fn runs(&self, full: usize) -> usize {
         self.runs.unwrap_or(if self.quick { 1 } else { full }).max(1)
     }
 
-    pub(crate) fn either<V>(&self, full: V, quick: V) -> V {
+    pub fn either<V>(&self, full: V, quick: V) -> V {
         if self.quick { quick } else { full }
     }
 }

@@ -6,8 +6,6 @@
 //! setting up the pairs, which is spread over the first second, but not allocating memory for them.
 
 mod owned;
-#[path = "../support/mod.rs"]
-mod support;
 mod timers;
 mod units;
 
@@ -16,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use encke_wheel::{Owners, Tick};
+use encke_wheel_bench::args::Common;
+use encke_wheel_bench::plot::Axes;
+use encke_wheel_bench::report::{BenchReport, Plot};
+use encke_wheel_bench::statistics::{ns_each, short};
+use encke_wheel_bench::structures::{BenchScheme, SchemeVisitor, schemes};
+use encke_wheel_bench::{BenchError, table};
 
 use owned::PairsOwned;
-use support::args::Common;
-use support::plot::Axes;
-use support::report::{BenchReport, Plot};
-use support::statistics::{ns_each, short};
-use support::structures::{BenchScheme, SchemeVisitor, schemes};
-use support::{BenchError, table};
 use timers::{OneShot, Registered};
 use units::{CLOSE, END, MessageTotals, Pairs, PairsWith, SECOND, SLEEP};
 

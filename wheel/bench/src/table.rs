@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::BenchError;
 
 /// Prints a table with its title. A missing result is shown as a dash.
-pub(crate) fn print(
+pub fn print(
     title: &str,
     columns: &[String],
     lines: &[(String, Vec<Option<String>>)],
@@ -27,7 +27,7 @@ pub(crate) fn print(
     Ok(())
 }
 
-pub(crate) fn progress(doing: impl Display) {
+pub fn progress(doing: impl Display) {
     // Ignore errors: a closed stderr is no reason to stop.
     let _ = writeln!(io::stderr(), "{doing}");
 }

@@ -10,10 +10,10 @@ use super::line_plot::{self, Line, decades, short};
 const LEAST: (f64, f64) = (1.0, 0.01);
 
 #[derive(Debug)]
-pub(crate) struct Axes {
-    pub(crate) title: String,
-    pub(crate) x: &'static str,
-    pub(crate) y: &'static str,
+pub struct Axes {
+    pub title: String,
+    pub x: &'static str,
+    pub y: &'static str,
 }
 
 pub(super) fn draw(path: &Path, axes: &Axes, mut lines: Vec<Line>) -> Result<(), BenchError> {

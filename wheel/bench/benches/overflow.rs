@@ -19,20 +19,17 @@
 //! expires, moves, or is examined without being due, and "clamped" if the caller has to set it to the
 //! horizon. The benchmark checks that no timer is early, and that none is later than its scheme allows.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use encke_wheel::{Expiry, Tick, WorkBudget};
-
-use support::args::Common;
-use support::plot::Axes;
-use support::random::Random;
-use support::report::{BenchReport, Plot};
-use support::statistics::{ns_each, ratio};
-use support::structures::{BenchScheme, Limits, SchemeVisitor, schemes};
-use support::{BenchError, table};
+use encke_wheel_bench::args::Common;
+use encke_wheel_bench::plot::Axes;
+use encke_wheel_bench::random::Random;
+use encke_wheel_bench::report::{BenchReport, Plot};
+use encke_wheel_bench::statistics::{ns_each, ratio};
+use encke_wheel_bench::structures::{BenchScheme, Limits, SchemeVisitor, schemes};
+use encke_wheel_bench::{BenchError, table};
 
 /// Maximum durations, in seconds.
 const MAX_DURATIONS: [u32; 8] = [1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800];

@@ -5,15 +5,15 @@
 
 mod delay_queue;
 mod hash_wheel;
-pub(crate) mod reusable;
+pub mod reusable;
 mod scheme;
 
 pub(crate) use delay_queue::TokioDelayQueue;
 pub(crate) use hash_wheel::HashWheel;
-pub(crate) use scheme::{BenchScheme, SchemeStructure, SchemeVisitor, schemes};
+pub use scheme::{BenchScheme, SchemeStructure, SchemeVisitor, schemes};
 
 /// A structure whose timers carry a number. Time starts at tick 0.
-pub(crate) trait Structure: Sized {
+pub trait Structure: Sized {
     const NAME: &'static str;
 
     /// Sizes beyond which an operation takes too long, because its time is proportional to the number of
@@ -40,32 +40,32 @@ pub(crate) trait Structure: Sized {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ExpiredTimer {
+pub struct ExpiredTimer {
     /// Deadline of the timer, or the tick at which it expired if the structure does not report deadlines.
-    pub(crate) tick: u64,
-    pub(crate) value: u64,
+    pub tick: u64,
+    pub value: u64,
 }
 
 /// Maximum number of timers for which each kind of measurement is practical.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Limit for setting, moving and cancelling.
-    pub(crate) change: u32,
+    pub change: u32,
     /// Limit for advancing time with random deadlines.
-    pub(crate) expire: u32,
+    pub expire: u32,
     /// Limit for advancing time with the few durations that sessions use.
-    pub(crate) sessions: u32,
+    pub sessions: u32,
 }
 
 impl Limits {
-    pub(crate) const NONE: Limits = Limits { change: u32::MAX, expire: u32::MAX, sessions: u32::MAX };
+    pub const NONE: Limits = Limits { change: u32::MAX, expire: u32::MAX, sessions: u32::MAX };
 }
 
-pub(crate) trait StructureVisitor {
+pub trait StructureVisitor {
     fn visit<S: Structure>(&mut self);
 }
 
-pub(crate) fn structures(visitor: &mut impl StructureVisitor) {
+pub fn structures(visitor: &mut impl StructureVisitor) {
     struct Schemes<'a, V>(&'a mut V);
     impl<V: StructureVisitor> SchemeVisitor<u64> for Schemes<'_, V> {
         fn visit<Q: BenchScheme<u64>>(&mut self) {

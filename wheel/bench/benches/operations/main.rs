@@ -8,22 +8,20 @@ mod batches;
 mod phases;
 mod reusable;
 mod sessions;
-#[path = "../support/mod.rs"]
-mod support;
 
 use clap::{Parser, ValueEnum};
+use encke_wheel_bench::args::Common;
+use encke_wheel_bench::deadlines::Deadlines;
+use encke_wheel_bench::plot::Axes;
+use encke_wheel_bench::report::{BenchReport, Plot};
+use encke_wheel_bench::statistics::{ns_each, short};
+use encke_wheel_bench::structures::reusable::{ReusableStructure, ReusableVisitor, reusable_structures};
+use encke_wheel_bench::structures::{Limits, Structure, StructureVisitor, structures};
+use encke_wheel_bench::verify::verify;
+use encke_wheel_bench::{BenchError, table};
 
 use batches::Batches;
 use phases::PhaseTimes;
-use support::args::Common;
-use support::deadlines::Deadlines;
-use support::plot::Axes;
-use support::report::{BenchReport, Plot};
-use support::statistics::{ns_each, short};
-use support::structures::reusable::{ReusableStructure, ReusableVisitor, reusable_structures};
-use support::structures::{Limits, Structure, StructureVisitor, structures};
-use support::verify::verify;
-use support::{BenchError, table};
 
 /// Nanoseconds per operation, for every scheme and for common alternatives from other crates
 #[derive(Debug, Parser)]

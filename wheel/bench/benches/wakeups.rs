@@ -10,20 +10,17 @@
 //! Several timers may expire at one wake-up, so there may be fewer wake-ups than timers. The last line of
 //! each table shows the minimum for timers without slack.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use encke_wheel::{Expiry, Tick, WorkBudget};
-
-use support::args::Common;
-use support::plot::Axes;
-use support::random::{hash, mix};
-use support::report::{BenchReport, Plot};
-use support::statistics::{ratio, short};
-use support::structures::{BenchScheme, SchemeVisitor, schemes};
-use support::{BenchError, table};
+use encke_wheel_bench::args::Common;
+use encke_wheel_bench::plot::Axes;
+use encke_wheel_bench::random::{hash, mix};
+use encke_wheel_bench::report::{BenchReport, Plot};
+use encke_wheel_bench::statistics::{ratio, short};
+use encke_wheel_bench::structures::{BenchScheme, SchemeVisitor, schemes};
+use encke_wheel_bench::{BenchError, table};
 
 const SECOND: u32 = 1_000;
 const MINUTE: u32 = 60 * SECOND;

@@ -2,8 +2,8 @@
 //! as the owner of its five timers. The handler of an expiry needs no look-up to access the endpoint.
 
 use encke_wheel::{DueTimer, OwnerExpiry, OwnerMut, Owners, Tick, TimerKey, WorkBudget};
+use encke_wheel_bench::random::{hash, mix};
 
-use crate::support::random::{hash, mix};
 use crate::units::{
     CLOSE, CLOSE_TIMER, DEADLINE_TIMER, FIRST_DEADLINE, IDLE, IDLE_SLACK, IDLE_TIMER, LINGER, MessageTotals,
     NEXT_DEADLINE, PACE, PACE_TIMER, Pairs, REQUEST, REQUEST_TIMER, RESPONSE, TIMERS, start_tick,

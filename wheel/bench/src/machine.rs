@@ -2,7 +2,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-pub(crate) fn describe() -> Value {
+pub fn describe() -> Value {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo
         .lines()

@@ -7,7 +7,7 @@ use encke_wheel::{Expiry, Tick, TimerKey, TimerQueue, TimingWheel, WorkBudget};
 use super::{ExpiredTimer, Limits, Structure};
 
 /// A scheme with its parameters for benchmarks.
-pub(crate) trait BenchScheme<T>: TimerQueue<T> {
+pub trait BenchScheme<T>: TimerQueue<T> {
     const NAME: &'static str;
     const LIMITS: Limits;
 
@@ -15,7 +15,7 @@ pub(crate) trait BenchScheme<T>: TimerQueue<T> {
     fn with_reach(reach: u64) -> Self;
 }
 
-pub(crate) trait SchemeVisitor<T> {
+pub trait SchemeVisitor<T> {
     fn visit<Q: BenchScheme<T>>(&mut self);
 }
 
@@ -41,7 +41,7 @@ macro_rules! all_schemes {
             }
         })*
 
-        pub(crate) fn schemes<T>(visitor: &mut impl SchemeVisitor<T>) {
+        pub fn schemes<T>(visitor: &mut impl SchemeVisitor<T>) {
             $(visitor.visit::<$scheme<T>>();)*
         }
     };
@@ -74,7 +74,7 @@ all_schemes! {
 }
 
 #[derive(Debug)]
-pub(crate) struct SchemeStructure<Q>(Q);
+pub struct SchemeStructure<Q>(Q);
 
 impl<Q: BenchScheme<u64>> Structure for SchemeStructure<Q> {
     const NAME: &'static str = Q::NAME;
