@@ -6,10 +6,14 @@ use redis::{Cmd, Connection, Value, from_redis_value};
 use super::model::{Model, OpenedChannel};
 use super::{exec, query};
 
-const EPOCH: &str = include_str!("../../../../server/broker/src/engine/redis/scripts/epoch.lua");
-const PUBLISH: &str = include_str!("../../../../server/broker/src/engine/redis/scripts/publish.lua");
-const OPEN: &str = include_str!("../../../../server/broker/src/engine/redis/scripts/open.lua");
-const GENERATION: &str = include_str!("../../../../server/broker/src/engine/redis/scripts/generation.lua");
+macro_rules! script {
+    ($name:literal) => {
+        include_str!(concat!("../../../../server/broker/src/engine/redis/scripts/", $name, ".lua"))
+    };
+}
+const PUBLISH: &str = concat!(script!("epoch"), "\n", script!("publish"));
+const OPEN: &str = concat!(script!("epoch"), "\n", script!("open"));
+const GENERATION: &str = script!("generation");
 
 const CHANNELS: [&str; 3] = ["a", "b", "c"];
 
@@ -32,15 +36,12 @@ fn eval(script: &str, keys: &[&str]) -> Cmd {
 /// Calls the scripts as a server does.
 struct ScriptRunner {
     connection: Connection,
-    publish: String,
-    open: String,
     lifetimes_ms: [&'static str; 3],
 }
 
 impl ScriptRunner {
     fn new(redis: &Redis, lifetimes_ms: [&'static str; 3]) -> Self {
-        let script = |body: &str| format!("{EPOCH}\n{body}");
-        Self { connection: redis.connect(), publish: script(PUBLISH), open: script(OPEN), lifetimes_ms }
+        Self { connection: redis.connect(), lifetimes_ms }
     }
 
     /// Publishes, with an idempotency key unless `id` is empty. Returns the epoch and the offset, and whether
@@ -54,23 +55,16 @@ impl ScriptRunner {
         id: &str,
     ) -> (String, u64, bool) {
         let [meta, log, feed] = keys(channel);
-        let mut call = match id {
-            "" => eval(&self.publish, &[&meta, &log]),
-            _ => eval(&self.publish, &[&meta, &log, &known(channel)]),
-        };
+        let (known, key_count) = (known(channel), if id.is_empty() { 2 } else { 3 });
+        let mut call = eval(PUBLISH, &[&*meta, &log, &known][..key_count]);
         call.arg(data).arg(MIN_LOG_MESSAGES).arg(&self.lifetimes_ms);
         call.arg(new_epoch).arg(generation).arg(feed).arg("");
         if !id.is_empty() {
             call.arg(id).arg(MAX_KNOWN_PUBLISHES);
         }
-        let reply: Value = call.query(&mut self.connection).expect("the reply of a publish");
-        match from_redis_value(reply.clone()) {
-            Ok((epoch, offset)) => (epoch, offset, false),
-            Err(_) => {
-                let (epoch, offset, _): (_, _, u64) = from_redis_value(reply).expect("the reply of a repeat");
-                (epoch, offset, true)
-            }
-        }
+        let reply: Vec<Value> = call.query(&mut self.connection).expect("the reply of a publish");
+        let (epoch, offset) = from_redis_value(Value::Array(reply[..2].to_vec())).expect("a position");
+        (epoch, offset, reply.len() == 3)
     }
 
     /// Asserts that the log lives as long as required, that the meta key lives longer, and that known
@@ -112,7 +106,7 @@ impl ScriptRunner {
 
     fn open(&mut self, channel: &str, new_epoch: &str, generation: u64) -> OpenedChannel {
         let [meta, log, _] = keys(channel);
-        let mut call = eval(&self.open, &[&meta, &log]);
+        let mut call = eval(OPEN, &[&meta, &log]);
         call.arg(self.lifetimes_ms[2]).arg(new_epoch).arg(generation);
         let (epoch, offset, past, _ms): (String, u64, String, u64) =
             call.query(&mut self.connection).expect("the state of the channel");
