@@ -1,4 +1,4 @@
-//! What the benchmarks of the timing wheel share: arguments, structures to measure, tables, reports and plots.
+//! Code that the benchmarks of the timing wheel share: arguments, structures to measure, tables, reports, plots.
 
 pub mod args;
 pub mod deadlines;
