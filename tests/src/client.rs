@@ -264,7 +264,7 @@ fn next_output<S: Transport>(raw: &mut RawClient<S>, limit: Duration) -> Option<
     })
 }
 
-/// Client that runs in the background. Dropping it closes the socket without a Close frame, soon.
+/// Client that runs in the background. After it is dropped, its thread closes the socket without a Close frame.
 #[derive(Debug)]
 pub struct BackgroundClient {
     pub hello: Hello,

@@ -105,8 +105,8 @@ impl Churn {
     }
 }
 
-/// Returns how many are left of the whole without these parts. The parts are read first, so that the result is
-/// never negative while they grow.
+/// Returns `whole` minus the sum of `parts`. Reads the parts first: if counters grow in between, the result is
+/// too large, never negative.
 fn rest(whole: &Counter, parts: &[Counter]) -> u64 {
     let parts = parts.iter().map(Counter::get).sum();
     whole.get().saturating_sub(parts)

@@ -21,8 +21,8 @@ pub(super) fn ended_for_silence(end: ConnectionEnd, target: Target) -> bool {
     target != Target::Encke || [NO_CLOSE_FRAME, CloseCode::PongTimeout.code()].contains(&end.code())
 }
 
-/// Rejects a run that is too short. A mute connection is pinged after the ping interval, and closed only
-/// after the pong timeout as well, so a shorter run could show nothing.
+/// Returns the reason to reject a run that is shorter than the ping interval plus the pong timeout: until then,
+/// the server need not close a mute connection.
 pub(super) fn objection_if_too_short(load: &Load, hello: &Greeting) -> Option<String> {
     let needed = hello.ping_interval + hello.pong_timeout;
     (load.duration < needed).then(|| {
@@ -109,7 +109,7 @@ mod tests {
             let now = read_at + Duration::from_millis(since_read.unwrap_or_default());
             TimeoutExpiries::new(&metrics).expired(ping, now, TIMEOUT);
             let result = metrics.result();
-            let count = |name| result.number(name).expect("it is counted");
+            let count = |name| result.number(name).expect("the counter exists");
             let lateness = result.number("lateness_ms.max").ok();
             let (early, undecided, late) = expected;
             assert_eq!(

@@ -124,7 +124,7 @@ impl Fanout {
         }
         self.dropped.increment();
         let cut_at = cut.borrow().unwrap_or_else(Instant::now);
-        // Boxed because a task is as large as its largest state, for as long as it lives.
+        // Boxed, so that reconnecting does not enlarge every subscriber's task for the whole run.
         match Box::pin(self.resume_or_subscribe(&mut subscriber, cut_at, &setup)).await {
             Some(mut connection) => {
                 self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
@@ -145,7 +145,7 @@ impl Fanout {
         let opened = open(setup.clone(), attempt).await;
         let opened = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
         let is_recovered = self.resumes.record(&opened, cut_at, &setup.failures);
-        let connection = self.subscribers.return_with(subscriber, opened, setup).await?;
+        let connection = self.subscribers.rejoin(subscriber, opened, setup).await?;
         if !is_recovered {
             self.not_recovered.increment();
         }

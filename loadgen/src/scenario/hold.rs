@@ -120,8 +120,8 @@ mod tests {
         size_of::<F>()
     }
 
-    /// Checks the size of a task. With tokio's overhead of 100 bytes it must fit into 320 bytes, the
-    /// allocator's next size class.
+    /// Checks the size of a task. With tokio's overhead of 100 bytes it must fit into 320 bytes, a size class of
+    /// the allocator.
     #[test]
     fn an_idle_connection_is_small() {
         let task = size_of_future(Hold::stay);

@@ -13,7 +13,8 @@ use crate::progress::ProgressLog;
 use crate::record::{Counter, Highest, Metrics};
 use crate::result::path_name;
 
-/// Duration of the runs in a ramp. The plan always ends earlier.
+/// Duration of the runs in a ramp, longer than any practical plan. Their connections are dropped when the plan
+/// ends.
 const RAMP_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 pub(crate) struct Mix {

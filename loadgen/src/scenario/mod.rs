@@ -1,8 +1,8 @@
 //! Scenarios: what loadgen does to the server, and what it counts.
 //!
 //! Each thread of a run has its own instance of the scenario, which opens a share of the connections. The
-//! instances create numbers of the same names in [`Metrics`], where they are added up. [`crate::run`] runs a
-//! scenario and may stop it at any point; the numbers then still make a result.
+//! instances register metrics of the same names in [`Metrics`], which adds them up. [`crate::run`] runs a
+//! scenario and may stop it at any point; the result then has the metrics recorded until then.
 
 mod abuse;
 mod answering;
@@ -42,7 +42,7 @@ pub(crate) struct Setup {
     /// `None` within a mix, which has phases of its own.
     pub(crate) phases: Option<Phases>,
     pub(crate) stalls: Stalls,
-    /// Receives why the run makes no sense, now that the server's parameters are known.
+    /// Sends the reason to abort a run whose options do not suit the parameters in the server's hello.
     pub(crate) refusal: mpsc::Sender<String>,
 }
 
@@ -53,7 +53,7 @@ impl Setup {
         }
     }
 
-    /// Ends the run as bad usage, instead of with a result.
+    /// Aborts the run with a usage error and without a result.
     pub(crate) fn refuse(&self, why: String) {
         // The channel has room for one reason: the first one ends the run.
         let _ = self.refusal.try_send(why);
@@ -71,7 +71,7 @@ fn scenario<S: 'static, F: Future<Output = ()> + 'static>(
     Box::new(move |setup| Box::pin(run(scenario.clone(), setup)))
 }
 
-/// Creates a scenario, which names its numbers in `metrics`.
+/// Creates a scenario and registers its metrics.
 pub(crate) fn create(options: &ScenarioOptions, metrics: &Metrics) -> Scenario {
     match options {
         ScenarioOptions::Hold(it) => scenario(hold::Hold::new(it, metrics), hold::Hold::run),

@@ -88,8 +88,8 @@ impl Mute {
     }
 }
 
-/// Returns whether the connection with this index belongs to the share. Of the first n connections, n * share
-/// do, rounded down.
+/// Returns whether the connection with this index belongs to the share. Of the first n connections,
+/// floor(n * share) do.
 fn is_chosen(index: u32, share: f64) -> bool {
     (f64::from(index) + 1.0) * share >= (f64::from(index) * share).floor() + 1.0
 }

@@ -32,8 +32,8 @@ impl Punctuality {
         self.announced.set(time);
     }
 
-    /// Records that the server acted when the client had waited for `waited`. The server itself waited for at
-    /// most this long, so what seems early certainly is.
+    /// Records how long the client had waited when the server acted. The server waited no longer than the
+    /// client, so an action that counts as early was early at the server, too.
     pub(super) fn record(&self, waited: Duration) {
         let announced = self.announced.get();
         if announced.is_zero() {

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::webhooks::SECRET;
 
-/// Connections of the server to a webhook's backend, a trace collector and an issuer of tokens.
+/// Server to which Encke connects over TLS: a webhook's backend, a trace collector or an issuer of tokens.
 #[derive(Clone, Copy, Debug)]
 enum Peer {
     Webhook,

@@ -76,15 +76,16 @@ impl SubscriberGroup {
         self.read_replies(&mut connection, &mut unanswered, true, failures).await
     }
 
-    /// Counts replies until the connection ends, or until all messages are answered if this is `the_rest`.
+    /// Counts replies until the connection ends. With `until_all_answered`, also returns when no publish is
+    /// unanswered.
     async fn read_replies(
         &self,
         connection: &mut ClientConnection,
         unanswered: &mut u64,
-        the_rest: bool,
+        until_all_answered: bool,
         failures: &Failures,
     ) -> Result<(), ConnectionEnd> {
-        if the_rest && *unanswered == 0 {
+        if until_all_answered && *unanswered == 0 {
             return Ok(());
         }
         let read = connection.each(|event| {
@@ -95,7 +96,11 @@ impl SubscriberGroup {
                 None => self.published.increment(),
                 Some(code) => failures.record(&ClientFailure::Publish(code.into_owned())),
             }
-            if the_rest && *unanswered == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if until_all_answered && *unanswered == 0 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         read.await
     }

@@ -139,9 +139,9 @@ impl SubscriberGroup {
         result.map_err(|code| setup.failures.record(&ClientFailure::Subscribe(code))).is_ok()
     }
 
-    /// Continues on the connection of a client that has come back: checks the hello of a resumed session, or
-    /// subscribes in the new session. `None` if that fails.
-    pub(crate) async fn return_with(
+    /// Prepares the connection of a subscriber that has reconnected: checks the hello of a resumed session, or
+    /// subscribes in the new session. `None` if subscribing fails.
+    pub(crate) async fn rejoin(
         &self,
         subscriber: &mut Subscriber,
         opened: OpenedConnection,

@@ -119,11 +119,11 @@ impl Restart {
         loop {
             let end = subscribers.listen(round, &mut connection, &mut subscriber).await;
             drop(connection);
-            // Boxed because a task is as large as its largest state, for as long as it lives.
+            // Boxed, so that reconnecting does not enlarge every subscriber's task for the whole run.
             let back = Box::pin(async {
                 let retry = subscriber.retry.take();
                 let opened = self.reconnect(&setup, end, &subscriber.ticket, retry).await;
-                subscribers.return_with(&mut subscriber, opened, &setup).await
+                subscribers.rejoin(&mut subscriber, opened, &setup).await
             });
             let Some(back) = back.await else { return };
             connection = back;

@@ -20,7 +20,7 @@ pub(super) fn close_codes() -> String {
             close.session_outcome().into(),
         ]
     });
-    let intro = "Why a connection is closed, and how the client reacts. A `goaway` has the name as its reason. After codes from 4000 to 4099, 1011 and 1013, clients should reconnect; \
+    let intro = "The reasons for which connections are closed, and the reactions of clients. A `goaway` has the name as its reason. After codes from 4000 to 4099, 1011 and 1013, clients should reconnect; \
         after 4100 and above, they should not reconnect by themselves.";
     format!("{intro}\n\n{}", table(["code", "name", "reason", "the client", "the session"], rows))
 }
@@ -77,13 +77,13 @@ pub(super) fn webhook_events() -> String {
 
 pub(super) fn refusals() -> String {
     let rows = RefusalReason::VARIANTS.iter().map(|reason| [code(reason.into()), doc_comment(reason)]);
-    let intro = "Why a connection was refused: in `encke_refusals_total`, and in the log.";
+    let intro = "`encke_refusals_total` and the log name these reasons for which connections are refused.";
     format!("{intro}\n\n{}", table(["reason", "meaning"], rows))
 }
 
 pub(super) fn deadlines() -> String {
     let rows = Deadline::ALL.map(|deadline| [code(deadline.as_str()), doc_comment(&deadline)]);
-    let intro = "Deadlines of a session: in `/api/sessions/{id}`, and in `encke_timer_expiries_total`, which also counts `sleep` (timeouts that belong to no session), `log` (the age of a channel's \
+    let intro = "`/api/sessions/{id}` and `encke_timer_expiries_total` name these deadlines of a session. The metric also counts `sleep` (timeouts that belong to no session), `log` (the age of a channel's \
         messages) and `reminder`.";
     format!("{intro}\n\n{}", table(["deadline", "meaning"], rows))
 }

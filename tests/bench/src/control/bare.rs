@@ -108,7 +108,7 @@ impl BareServer {
         loop {
             match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => self.add(socket)?,
-                // There are no more, or the peer closed the connection before it was accepted.
+                // No connection waits, one was closed, or a signal arrived. epoll reports those that still wait.
                 Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }

@@ -17,7 +17,7 @@ mod scenarios;
 mod server_cost;
 // A server that is frozen for a while.
 mod stall;
-// Ten thousand simultaneous clients, twice.
+// Two rounds of ten thousand simultaneous clients.
 mod storm;
 // Suspended sessions on a busy channel.
 mod suspended;

@@ -109,8 +109,8 @@ fn missing_and_foreign_data_in_redis_do_no_harm() {
     let epoch = client.subscribe("news");
     let mut connection = redis.connect();
     let [meta, log, feed] = keys_of_news();
-    // A message that is missing from the feed is read from the log. If it were older than the history, it could
-    // be dropped first.
+    // A message that is missing from the feed is read from the log. It has the current time: otherwise it could
+    // be removed, as too old, before it is read.
     let now = unix_ms().to_string();
     exec(&mut connection, &["XADD", &log, "0-1", "t", &now, "d", "\"missed\""]);
     exec(&mut connection, &["HSET", &meta, "offset", "1"]);

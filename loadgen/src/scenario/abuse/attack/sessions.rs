@@ -32,9 +32,9 @@ pub(super) async fn suspended(attacker: Rc<Attacker>, _: u32) {
 /// that was never sent, and keep the old connection open; the others take over their own session again and
 /// again.
 ///
-/// The attack costs connections. In the first case, the server opens a new session. If `open_peak` is far
-/// above its connection limit, it wrongly counts both connections under one permit. (A connection that is
-/// being replaced counts until it is closed.)
+/// The attack costs connections. For a message that was never sent, the server opens a new session. If
+/// `open_peak` is far above the server's connection limit, the server wrongly counts the old and the new
+/// connection under one permit. (A connection that is being replaced counts until it is closed.)
 pub(super) async fn resume(attacker: Rc<Attacker>, index: u32) {
     if index.is_multiple_of(2) { resume_ahead(&attacker).await } else { take_over(&attacker).await }
 }
