@@ -103,6 +103,11 @@ impl TrafficCounts {
         self.peak.load(Relaxed)
     }
 
+    /// Adds the highest number of another process.
+    pub fn add_to_peak(&self, connections: u64) {
+        self.peak.fetch_add(connections, Relaxed);
+    }
+
     pub(crate) fn record_end(&self, end: ConnectionEnd) {
         self.closes.increment();
         self.close_codes.increment(&end.code().to_string());

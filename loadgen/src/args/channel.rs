@@ -7,7 +7,7 @@ use encke_client::Target;
 use strum::IntoStaticStr;
 
 use super::load::{Load, ServerOptions};
-use super::number::parse_rate;
+use super::number::{parse_duration, parse_rate};
 
 /// Subscribers of one channel, and the messages that are published to it.
 #[derive(Clone, Debug, ClapArgs)]
@@ -41,7 +41,7 @@ pub(crate) struct ChannelLoad {
     #[arg(long, value_name = "N", default_value = "0", hide_short_help = true)]
     pub(crate) ack_every: u32,
     /// How long to wait for missing messages while nothing arrives
-    #[arg(long, value_name = "D", default_value = "5s", value_parser = humantime::parse_duration, hide_short_help = true)]
+    #[arg(long, value_name = "D", default_value = "5s", value_parser = parse_duration, hide_short_help = true)]
     pub(crate) grace: Duration,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct FanoutOptions {
     pub(crate) channel_load: ChannelLoad,
     /// Drop every subscriber's connection this long after the first message is due; all of them reconnect and
     /// resume [default: never]
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", value_parser = parse_duration)]
     pub(crate) cut_after: Option<Duration>,
 }
 

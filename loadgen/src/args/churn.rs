@@ -8,7 +8,7 @@ use rand::Rng;
 use rand_distr::{Distribution, Exp, Pareto};
 
 use super::load::{Load, ServerOptions};
-use super::number::parse_rate;
+use super::number::{parse_duration, parse_interval, parse_rate};
 
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct ChurnOptions {
@@ -19,7 +19,7 @@ pub(crate) struct ChurnOptions {
     #[arg(long, value_name = "R", default_value = "100", value_parser = parse_rate)]
     pub(crate) rate: f64,
     /// Length of time during which connections arrive, like "60s"
-    #[arg(long, value_name = "D", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "30s", value_parser = parse_duration)]
     duration: Duration,
     /// Distribution of how long a connection stays open: fixed:MEAN, exp:MEAN, or pareto:SHORTEST:SHAPE
     #[arg(long, value_name = "DIST", default_value = "exp:10s")]
@@ -78,11 +78,7 @@ impl FromStr for Lifetime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let duration = |text: &str| match humantime::parse_duration(text) {
-            Ok(duration) if !duration.is_zero() => Ok(duration),
-            Ok(_) => Err(format!("{text:?}: a lifetime must not be zero")),
-            Err(error) => Err(format!("{text:?}: {error}")),
-        };
+        let duration = |text| parse_interval(text).map_err(|error| format!("{text:?}: {error}"));
         match text.split(':').collect::<Vec<_>>()[..] {
             ["fixed", lifetime] => Ok(Self::Fixed(duration(lifetime)?)),
             ["exp", mean] => Ok(Self::Exp { mean: duration(mean)? }),

@@ -7,7 +7,7 @@ use encke_client::{DialOptions, ServerUrl, Target, TokenSource};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use super::number::{parse_interval, parse_rate, parse_share};
+use super::number::{parse_duration, parse_interval, parse_rate, parse_share};
 use super::share::Share;
 use crate::cost;
 use crate::report::OutputOptions;
@@ -51,18 +51,18 @@ pub(crate) struct ServerOptions {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) target: Target,
     /// How long the server waits for a pong, for servers that do not announce it
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration, hide_short_help = true)]
+    #[arg(long, value_name = "D", value_parser = parse_duration, hide_short_help = true)]
     pub(crate) pong_timeout: Option<Duration>,
     /// How long the server holds a poll while it has nothing to send, for servers that do not announce it. If
     /// the hold time is known, polls that are held too briefly or too long are reported
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration, hide_short_help = true)]
+    #[arg(long, value_name = "D", value_parser = parse_duration, hide_short_help = true)]
     pub(crate) poll_hold: Option<Duration>,
     /// With --target bayeux: acknowledge messages with the acknowledgement extension (ext.ack). It is an
     /// error if the server does not support it
     #[arg(long, hide_short_help = true)]
     pub(crate) ext_ack: bool,
     /// Time limit for connecting until the hello arrives, and for the reply to a subscription
-    #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration, hide_short_help = true)]
+    #[arg(long, value_name = "D", default_value = "10s", value_parser = parse_duration, hide_short_help = true)]
     pub(crate) connect_timeout: Duration,
     /// Token that clients present to the server, as "Authorization: Bearer TOKEN". It is never printed, but
     /// other users of this machine may see it in the list of processes
@@ -99,7 +99,7 @@ pub(crate) struct ConnectionOptions {
     #[arg(long, value_name = "R", default_value = "1000", value_parser = parse_rate)]
     pub(crate) rate: f64,
     /// How long to hold the connections after the last one is due, like "5m"
-    #[arg(long, value_name = "D", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "30s", value_parser = parse_duration)]
     pub(crate) duration: Duration,
 }
 

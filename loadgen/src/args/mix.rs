@@ -11,7 +11,7 @@ use super::plan::{PhaseKind, Plan, PlannedPhase};
 pub(crate) struct MixOptions {
     #[command(flatten)]
     pub(crate) server: ServerOptions,
-    /// TOML file with the plan: see below
+    /// TOML file with the plan; --help-all shows an example
     #[arg(long, value_name = "FILE", value_parser = Plan::from_file)]
     pub(crate) plan: Plan,
 }

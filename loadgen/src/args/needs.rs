@@ -23,6 +23,17 @@ impl ScenarioOptions {
         if server.ext_ack && server.target != Target::Bayeux {
             return vec![format!("--ext-ack requires --target bayeux, not {target}")];
         }
+        if server.threads.is_some() && !self.runs_on_threads() {
+            return vec![format!("--threads: {} runs on one thread", self.name())];
+        }
+        let (cost, tls) = (&server.cost, &server.cost.tls);
+        if !server.url.is_tls && !cost.admin.as_ref().is_some_and(|url| url.0.is_tls) {
+            if tls.ca.is_some() || tls.insecure {
+                return vec!["--ca and --insecure require a URL with wss:// or https://".to_owned()];
+            }
+        } else if let Err(why) = tls.client_config() {
+            return vec![why];
+        }
         match self {
             Self::Mix(mix) => problems_of_plan(&mix.plan, &server),
             _ => self.unmet_need(&server).or_else(|| self.vacuous()).into_iter().collect(),
@@ -105,6 +116,10 @@ mod tests {
             ("mute ws://h/ws --connections 3 --share 0.5 --threads 2", false),
             ("restart ws://h/ws --restart true --messages 10 --publish-rate 10 --restart-after 1s", true),
             ("restart ws://h/ws --restart true --messages 11 --publish-rate 10 --restart-after 1s", false),
+            ("fanout ws://h/ws --threads 2", true),
+            ("hold ws://h/ws --insecure", true),
+            ("hold wss://h/ws --insecure", false),
+            ("hold wss://h/ws --ca /", true),
             ("abuse ws://h/ws --attack history", false),
             ("abuse ws://h/ws --attack history --target plain", true),
             ("abuse ws://h/ws --attack frames,history --target plain", true),

@@ -11,8 +11,15 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
-    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let interval = parse_duration(text)?;
     if interval.is_zero() { Err("must not be zero".to_owned()) } else { Ok(interval) }
+}
+
+/// The limit keeps sums of durations and times within the range of `Instant`.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let limit = Duration::from_secs(366 * 24 * 3600);
+    if duration > limit { Err("must be at most 366 days".to_owned()) } else { Ok(duration) }
 }
 
 fn parse_in_range(text: &str, allowed: fn(f64) -> bool, range: &str) -> Result<f64, String> {

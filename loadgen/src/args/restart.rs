@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args as ClapArgs};
 
 use super::channel::ChannelLoad;
 use super::load::Load;
+use super::number::parse_duration;
 
 #[derive(Clone, Debug, ClapArgs)]
 #[command(group = ArgGroup::new("operator").args(["start", "restart"]).required(true))]
@@ -22,12 +23,12 @@ pub(crate) struct RestartOptions {
     #[arg(long, value_name = "COMMAND")]
     pub(crate) restart: Option<String>,
     /// When to restart the server, counted from the time at which the first message is due
-    #[arg(long, value_name = "D", default_value = "3s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "3s", value_parser = parse_duration)]
     pub(crate) restart_after: Duration,
-    /// Number of channels over which subscribers and messages are spread; --channel is the prefix of their
-    /// names
+    /// Maximum number of channels over which subscribers and messages are spread; --channel is the prefix of
+    /// their names. Every channel has a subscriber and a message
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=10_000), hide_short_help = true)]
-    pub(crate) channels: u32,
+    channels: u32,
     /// Number of publishers, each for its share of the channels. Each message has a key, and is published
     /// again until the server confirms it
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
@@ -57,6 +58,10 @@ impl RestartOptions {
                 humantime::format_duration(published)
             )
         })
+    }
+
+    pub(crate) fn channels(&self) -> u32 {
+        self.channels.min(self.channel_load.connections).min(self.channel_load.messages)
     }
 
     /// Returns the name of the channel with this index.

@@ -23,6 +23,7 @@ const SELFTEST_FAILED: u8 = 1;
 const ASSERTION_FAILED: u8 = 99;
 
 pub fn main() -> ExitCode {
+    exit_on_panic();
     let args = LoadgenArgs::parse();
     let log = ProgressLog::default();
     let done = match &args.command {
@@ -33,6 +34,15 @@ pub fn main() -> ExitCode {
         log.line(&message);
         COULD_NOT_RUN
     }))
+}
+
+/// Makes a panic in any thread end the process: without the thread's connections, the result would be wrong.
+fn exit_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::exit(COULD_NOT_RUN.into());
+    }));
 }
 
 fn run_scenario(scenario: &ScenarioOptions, log: &ProgressLog) -> Result<u8, String> {

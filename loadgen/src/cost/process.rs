@@ -14,6 +14,9 @@ const MIN_PEAK_TIME: Duration = Duration::from_millis(500);
 /// Minimum CPU time for computing a cost per ping: less is too inaccurate.
 const MIN_CPU: Duration = Duration::from_millis(100);
 
+/// Minimum number of connections for computing a cost per connection: with fewer, other memory dominates.
+const MIN_CONNECTIONS: u64 = 10;
+
 /// Load on the server at a given time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerLoad {
@@ -137,7 +140,7 @@ impl ProcessCost {
         let after = self.after.unwrap_or(whole.last);
         let per_connection = steady.and_then(|Steady { to: (reading, load), .. }| {
             let grown = reading.resident_bytes.saturating_sub(whole.first.resident_bytes);
-            (load.connections > 0).then(|| (grown as f64 / load.connections as f64).round())
+            (load.connections >= MIN_CONNECTIONS).then(|| (grown as f64 / load.connections as f64).round())
         });
         let per_ping = steady.and_then(|Steady { from, to, .. }| {
             let (pings, cpu) = (to.1.pings - from.1.pings, to.0.cpu.saturating_sub(from.0.cpu));

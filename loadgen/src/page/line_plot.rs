@@ -13,8 +13,8 @@ const COLOURS: [u32; 12] = [
 /// Maximum number of points that are marked with dots.
 const MAX_DOTS: usize = 60;
 const LEGEND_ROW: usize = 20;
-/// Maximum width of a label of the x axis. The last one may be centred on the right edge of the axis.
-const LAST_LABEL: u32 = 60;
+/// Maximum width of a label of the x axis. The last one may be centred on its end.
+const MAX_LABEL: u32 = 60;
 
 #[derive(Debug)]
 pub(super) struct Line {
@@ -48,7 +48,7 @@ pub(super) fn draw(
         let (plot, legend) = area.split_horizontally(WIDTH - legend_width.unwrap_or(u32::MAX).min(WIDTH / 2));
         let mut chart = ChartBuilder::on(&plot)
             .margin(12)
-            .margin_right(LAST_LABEL / 2)
+            .margin_right(MAX_LABEL / 2)
             .x_label_area_size(24)
             .y_label_area_size(48)
             .build_cartesian_2d(x, y)?;

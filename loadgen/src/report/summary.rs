@@ -28,7 +28,8 @@ fn headline(document: &Document) -> String {
         None => String::new(),
     };
     let Settings { scenario, url, connections, .. } = settings;
-    format!("{scenario} {url}: {connections} connections, {elapsed_seconds:.1} s{ended}")
+    let at_most = if scenario == "churn" { "at most " } else { "" };
+    format!("{scenario} {url}: {at_most}{connections} connections, {elapsed_seconds:.1} s{ended}")
 }
 
 /// Returns the counts of the scenario, as many on a line as fit. Groups of counts show what was counted, and

@@ -140,7 +140,7 @@ async fn too_few_descriptors_take_several_processes() {
     let ended = limited(format!("storm {many} --duration 1s")).await;
     ended.assert_code(0);
     let json = ended.json();
-    assert_has(&json, &[("/connected", 100.into()), ("/resumed", 100.into())]);
+    assert_has(&json, &[("/resumed", 100.into()), ("/traffic/connections_max", 100.into())]);
     assert_has(&json, &[("/loadgen/processes", 3.into()), ("/connect_ms/count", 100.into())]);
     limited(format!("fanout {many}")).await.assert_failed(1, "101 connections do not fit");
     let ended = limited(format!("mute {many} --duration 400ms")).await;

@@ -13,7 +13,7 @@ use tokio::net::lookup_host;
 pub struct ServerUrl {
     pub uri: Uri,
     scheme: UrlScheme,
-    pub(crate) is_tls: bool,
+    pub is_tls: bool,
     /// Without the brackets of an IPv6 address.
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -43,6 +43,13 @@ impl FromStr for ServerUrl {
         if host.is_empty() {
             return Err("the URL has no host".to_owned());
         }
+        let authority = uri.authority().map_or("", |it| it.as_str());
+        if authority.contains('@') {
+            return Err("user names and passwords are not supported: see --token".to_owned());
+        }
+        if uri.port().is_none() && authority.len() > uri.host().map_or(0, str::len) {
+            return Err("the port must be from 0 to 65535".to_owned());
+        }
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         Ok(Self { uri, scheme, is_tls, host, port })
     }
@@ -61,8 +68,7 @@ impl ServerUrl {
 
     /// Returns the value of the Host header.
     pub fn authority(&self) -> &str {
-        let authority = self.uri.authority().map_or("", |it| it.as_str());
-        authority.rsplit_once('@').map_or(authority, |(_, it)| it)
+        self.uri.authority().map_or("", |it| it.as_str())
     }
 
     /// Returns path and query.
@@ -91,7 +97,7 @@ impl ServerUrl {
 
 /// `http://` or `https://` URL of an admin listener. Its path precedes the path of every call.
 #[derive(Clone, Debug)]
-pub struct AdminUrl(pub(crate) ServerUrl);
+pub struct AdminUrl(pub ServerUrl);
 
 impl FromStr for AdminUrl {
     type Err = String;
@@ -129,13 +135,13 @@ mod tests {
     fn authorities_are_kept_as_written_and_ports_have_defaults() {
         for (url, authority, host, port) in [
             ("ws://example.test/ws", "example.test", "example.test", 80),
-            ("wss://me@example.test/ws", "example.test", "example.test", 443),
+            ("wss://example.test/ws", "example.test", "example.test", 443),
             ("https://[::1]:8000", "[::1]:8000", "::1", 8000),
         ] {
             let url = server(url);
             assert_eq!((url.authority(), &*url.host, url.port), (authority, host, port));
         }
-        for bad in ["ftp://example.test/ws", "/ws", "ws://", "not a url"] {
+        for bad in ["ftp://h/ws", "/ws", "ws://", "not a url", "ws://me@h", "ws://h:65536", "ws://[::1]:x"] {
             assert!(bad.parse::<ServerUrl>().is_err(), "{bad}");
         }
     }
@@ -145,11 +151,7 @@ mod tests {
         for (url, with, without) in [
             ("http://h:1", "/?seq=1", "/?seq=1"),
             ("http://h/poll?channels=a,b", "/poll?channels=a,b&seq=1", "/poll?seq=1"),
-            (
-                "http://h/poll?channels=a&channel=b",
-                "/poll?channels=a&channel=b&seq=1",
-                "/poll?channel=b&seq=1",
-            ),
+            ("http://h/p?channels=a&channel=b", "/p?channels=a&channel=b&seq=1", "/p?channel=b&seq=1"),
         ] {
             assert_eq!(server(url).path_with("seq=1"), with);
             assert_eq!(server(url).path_without("channels", "seq=1"), without);

@@ -26,7 +26,7 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
-    fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
         if self.insecure {
             return Ok(Arc::new(encke_tls::unverified()));
         }

@@ -14,6 +14,7 @@ use strum::{Display, IntoStaticStr};
 use toml::Table;
 
 use self::run::PlannedRun;
+use super::number::parse_interval;
 
 /// Plan: phases that run one after the other.
 #[derive(Clone, Debug)]
@@ -90,11 +91,8 @@ impl PlannedPhase {
         let RawPhase { name, kind, duration, run } = raw;
         let name = name.unwrap_or_else(|| kind.to_string());
         let in_phase = |error: String| format!("phase {name:?}: {error}");
-        let duration = humantime::parse_duration(&duration)
-            .map_err(|error| in_phase(format!("duration {duration:?}: {error}")))?;
-        if duration.is_zero() {
-            return Err(in_phase("duration: must not be zero".to_owned()));
-        }
+        let duration =
+            parse_interval(&duration).map_err(|error| in_phase(format!("duration {duration:?}: {error}")))?;
         let mut runs: Vec<PlannedRun> = Vec::new();
         for table in run {
             let run = PlannedRun::resolve(table, kind, duration).map_err(in_phase)?;

@@ -136,7 +136,7 @@ impl Restart {
             let subscribers = self.subscribers.in_another_channel(name.clone());
             Rc::new(RestartChannel { name, subscribers, round: Rc::new(all.in_another_channel()) })
         };
-        (0..self.options.channels).map(channel).collect()
+        (0..self.options.channels()).map(channel).collect()
     }
 
     async fn open_publishers(&self, setup: &Rc<Setup>) -> Vec<RestartPublisher> {
@@ -150,19 +150,17 @@ impl Restart {
         publishers
     }
 
-    /// Distributes the messages over the channels in turn, the same number to each. Returns the time at which
-    /// the last message is due.
+    /// Distributes the messages over the channels in turn. Returns the time at which the last message is due.
     fn plan(&self, channels: &[Rc<RestartChannel>], start: Instant) -> Instant {
         let args::ChannelLoad { messages, publish_rate, size, .. } = self.options.channel_load;
-        let count = self.options.channels;
-        let each = messages.div_ceil(count);
+        let count = self.options.channels();
         let apart = Duration::from_secs_f64(1.0 / publish_rate);
         for (channel, index) in channels.iter().zip(0..) {
-            let rate = publish_rate / f64::from(count);
-            channel.round.plan(Schedule::new(start + apart * index, each, rate, size as usize));
+            let (of_channel, rate) = ((messages - index).div_ceil(count), publish_rate / f64::from(count));
+            channel.round.plan(Schedule::new(start + apart * index, of_channel, rate, size as usize));
             self.subscribers.begin(&channel.round);
         }
-        start + apart * (each * count - 1)
+        start + apart * (messages - 1)
     }
 
     async fn restart(&self, operator: &mut ServerOperator, setup: &Setup, at: Instant) {
