@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::RawClient;
 use crate::connection::{Dial, Transport};
 use crate::raw::{CLOSE, PING, PONG, ReceivedFrame, TEXT, masked};
-use crate::waiting::{TIMEOUT, eventually, until};
+use crate::waiting::{TIMEOUT, until};
 
 /// How long one read of a client in the background blocks.
 const READ_TIMEOUT: Duration = Duration::from_millis(5);
@@ -288,19 +288,6 @@ impl BackgroundClient {
 
     /// Whether the connection has been closed or lost.
     pub fn has_ended(&self) -> bool {
-        self.received
-            .lock()
-            .iter()
-            .any(|output| matches!(output, ServerOutput::Close(..) | ServerOutput::End))
-    }
-
-    #[track_caller]
-    pub fn await_close(&self) -> u16 {
-        eventually("a Close frame", || {
-            self.received.lock().iter().find_map(|output| match output {
-                ServerOutput::Close(code, _) => Some(*code),
-                _ => None,
-            })
-        })
+        self.received.lock().iter().any(|it| matches!(it, ServerOutput::Close(..) | ServerOutput::End))
     }
 }

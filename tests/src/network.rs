@@ -121,12 +121,10 @@ impl NetworkLink {
         }
     }
 
-    /// Limits the receive buffer of sockets created later in the namespace to `bytes`, without automatic
-    /// growth.
+    /// Limits the receive buffer of sockets that are created later in the namespace.
     pub fn set_receive_buffer(&self, bytes: u32) {
-        run(self
-            .command("sysctl")
-            .args(["-w", &format!("net.ipv4.tcp_rmem={} {bytes} {bytes}", bytes.min(4096))]));
+        let sizes = format!("net.ipv4.tcp_rmem={} {bytes} {bytes}", bytes.min(4096));
+        run(self.command("sysctl").args(["-w", &sizes]));
     }
 
     /// Makes the link resemble a path of several hops, for connections that are established later. The ends
@@ -155,8 +153,7 @@ impl NetworkLink {
         self.ends("tc").into_iter().for_each(|end| limit_rate(end, bytes_per_second));
     }
 
-    /// Drops this percentage of the packets in each direction. They are dropped on arrival, so no sender
-    /// notices.
+    /// Drops this percentage of the packets in each direction on arrival, so that no sender notices.
     pub fn drop_packets(&self, per_cent: u8) {
         let some = format!("meta protocol ip numgen random mod 100 < {per_cent} drop");
         let drop = if per_cent < 100 { &some } else { DROP_ALL };

@@ -87,12 +87,6 @@ impl Redis {
         self.try_connect().expect("Redis accepts connections")
     }
 
-    pub fn connect_with(&self, password: &str) -> Connection {
-        let mut connection = self.connect();
-        redis::cmd("AUTH").arg(password).exec(&mut connection).expect("the password is correct");
-        connection
-    }
-
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }

@@ -15,28 +15,28 @@ pub(crate) struct AbuseOptions {
     #[command(flatten)]
     pub(super) server: ServerOptions,
     /// Attacks to run one after the other, separated by commas: frames, publishes, channels, suspended,
-    /// headers, handshakes, resume, history, tokens, fragments, slowread, events; or all. Controls: none
-    /// (sends nothing), burn (sends nothing, but spends CPU time in the attacker)
+    /// headers, handshakes, resume, history, tokens, fragments, slowread, events; or all
+    ///
+    /// Controls: none (sends nothing), burn (sends nothing, but spends CPU time in the attacker).
     #[arg(long, value_name = "NAMES")]
     attack: AttackSelection,
-    /// Number of connections that the attacker keeps open simultaneously [default: depends on the attack,
-    /// from 1 to 5000]
+    /// Number of connections of the attacker [default: depends on the attack, from 1 to 5000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
     /// Duration of each attack
     #[arg(long, value_name = "D", default_value = "10s", value_parser = parse_interval)]
     pub(crate) duration: Duration,
     /// How long the healthy session is measured before each attack, and again after it
-    #[arg(long, value_name = "D", default_value = "3s", value_parser = parse_interval)]
+    #[arg(long, value_name = "D", default_value = "3s", value_parser = parse_interval, hide_short_help = true)]
     pub(crate) quiet_for: Duration,
     /// Messages per second that the healthy session publishes; latency counts from the time at which each
     /// message is due
-    #[arg(long, value_name = "R", default_value = "20", value_parser = parse_rate)]
+    #[arg(long, value_name = "R", default_value = "20", value_parser = parse_rate, hide_short_help = true)]
     rate: f64,
     /// Kind of frame that the attack `frames` sends [default: each connection sends one kind, in rotation]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, hide_short_help = true)]
     pub(crate) kind: Option<FrameKind>,
-    /// Allow a server that is not on this machine: confirms that its owner has agreed to the attack
+    /// Confirm that the owner of a remote server has agreed to the attack
     #[arg(long)]
     pub(crate) authorized: bool,
 }

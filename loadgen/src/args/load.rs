@@ -44,8 +44,7 @@ impl Load {
 /// Options that every scenario accepts.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct ServerOptions {
-    /// URL of the server: ws://host:port/path; http:// with --target sse or poll; either one with bayeux. With
-    /// TLS: wss:// or https://
+    /// URL of the server: ws:// or wss://; --target sse and poll: http:// or https://; bayeux: either
     pub(crate) url: ServerUrl,
     /// Protocol that the server speaks
     #[arg(long, value_enum, default_value_t)]

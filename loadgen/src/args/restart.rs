@@ -14,15 +14,16 @@ use super::number::parse_duration;
 pub(crate) struct RestartOptions {
     #[command(flatten)]
     pub(crate) channel_load: ChannelLoad,
-    /// Command that starts the server, with its arguments. loadgen acts as its supervisor: it opens the
-    /// listeners of the URL and of --admin, passes them to the server as systemd would, and keeps them open
-    /// across the restart
+    /// Command that starts the server; loadgen is its supervisor
+    ///
+    /// It opens the listeners of the URL and of --admin, passes them to the server as systemd would, and keeps
+    /// them open across the restart.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) start: Option<String>,
-    /// Shell command that restarts a server that is already running, like "systemctl restart encke"
+    /// Shell command that restarts a running server
     #[arg(long, value_name = "COMMAND")]
     pub(crate) restart: Option<String>,
-    /// When to restart the server, counted from the time at which the first message is due
+    /// Time of the restart, from when the first message is due
     #[arg(long, value_name = "D", default_value = "3s", value_parser = parse_duration)]
     pub(crate) restart_after: Duration,
     /// Maximum number of channels over which subscribers and messages are spread; --channel is the prefix of

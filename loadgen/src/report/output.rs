@@ -20,9 +20,9 @@ pub(crate) struct OutputOptions {
     /// Write the result as a page with plots to this file
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     html: Option<PathBuf>,
-    /// Exit with 99 unless this holds: the path of a number, one of < <= > >= == !=, and a number, like
-    /// 'connect_ms.p99.9<2000'. If the path names its unit, the bound may have one: 'connect_ms.p99.9<2s'
-    /// (repeatable)
+    /// Exit with 99 unless this holds, like 'lost==0' or 'connect_ms.p99.9<2s' (repeatable)
+    ///
+    /// The path of a number, one of < <= > >= == !=, and a number. It may have the unit that the path names.
     #[arg(long = "assert", value_name = "EXPR", help_heading = "Result")]
     pub(crate) assertions: Vec<Assertion>,
     /// End the run as soon as an assertion can no longer hold. Every second, checks the assertions on numbers

@@ -16,8 +16,7 @@ use crate::target::ServerUrl;
 /// Options for the verification of server certificates.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct TlsOptions {
-    /// PEM file with the certificate authorities to trust with wss:// and https:// URLs, instead of the
-    /// system's
+    /// PEM file with the certificate authorities to trust, instead of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub ca: Option<PathBuf>,
     /// Accept every certificate, without verifying it

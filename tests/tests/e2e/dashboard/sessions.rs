@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use encke_tests::waiting::until;
-use encke_tests::{Client, Dashboard, RunningServer};
+use encke_tests::{Client, Dashboard, RunningServer, ServerOutput};
 use serde_json::json;
 
 use super::names;
@@ -111,7 +111,8 @@ fn session_is_disconnected_and_ended_after_confirmation() {
 
     page.click("text=Disconnect…");
     page.click("dialog .danger");
-    assert_eq!(client.await_close(), 4007);
+    let is_disconnected = |it: &_| matches!(it, ServerOutput::Close(4007, _));
+    until("the connection is closed", || client.received().iter().any(is_disconnected));
     page.await_text(".badge", "◐ suspended");
     page.click("text=Disconnect…");
     page.click("dialog .danger");

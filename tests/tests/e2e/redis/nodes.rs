@@ -157,7 +157,8 @@ fn unix_socket_password_database_and_prefix_can_be_set() {
     launch_on("1").start().admin.publish("/a/b", "other database");
     assert_eq!(server.admin.publish("/a/b", "this database")["offset"], 1);
     assert_message(&mut client, 1, "this database");
-    let mut connection = redis.connect_with("hunter2");
+    let mut connection = redis.connect();
+    exec(&mut connection, &["AUTH", "hunter2"]);
     exec(&mut connection, &["SELECT", "3"]);
     let keys: Vec<String> = query(&mut connection, &["KEYS", "*"]);
     assert!(keys.iter().all(|key| key.starts_with("other:")) && keys.len() == 4, "{keys:?}");

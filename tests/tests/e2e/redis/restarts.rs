@@ -49,6 +49,26 @@ fn next_gap(client: &mut Client, seq: u64) -> [Option<u64>; 2] {
     [gap["from"].as_u64(), gap["to"].as_u64()]
 }
 
+/// Unacknowledged messages of a former subscription are reported as a gap, without waiting for Redis.
+#[test]
+fn a_former_subscription_delays_nothing() {
+    let redis = Redis::start();
+    let mut restarts = restarts_on(&redis);
+    let mut client = restarts.server.client();
+    client.subscribe("news");
+    client.subscribe("sports");
+    restarts.server.admin.publish("news", 1);
+    assert_eq!(next_message(&mut client).0, 1);
+    client.request(r#"{"id":2,"unsubscribe":{"channel":"news"}}"#);
+    restarts.server.admin.publish("sports", 2);
+    assert_eq!(next_message(&mut client).0, 2);
+    let hello = restarts.server.suspend(client);
+    restarts.restart();
+    let mut client = resume_session(&restarts, &hello, 0);
+    assert_eq!(next_gap(&mut client, 1)[1], Some(1));
+    assert_eq!(next_message(&mut client), (2, 1, json!(2)));
+}
+
 #[test]
 fn a_session_resumes_with_messages_published_on_another_server() {
     let redis = Redis::start();
