@@ -137,8 +137,7 @@ impl Metrics {
             let path = if name == "pings" { name.to_owned() } else { format!("traffic.{name}") };
             self.find_or_add_at(path, name, Metric::Counter(counter.clone()));
         }
-        let [pings, faults, peak] = [(); 3].map(|()| traffic.clone());
-        self.computed("traffic.pings", move || pings.pings.get());
+        let [faults, peak] = [(); 2].map(|()| traffic.clone());
         self.computed("traffic.frame_faults", move || faults.frame_faults.get().values().sum());
         self.computed("traffic.connections_max", move || peak.peak());
     }
