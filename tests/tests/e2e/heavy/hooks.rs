@@ -60,13 +60,13 @@ fn a_blocking_hook_delays_no_other_session() {
     *record.blocked_session.lock() = Some(first.hello.session.clone());
 
     first.drop_connection();
+    // Wait, because one worker handles all expiries of a batch.
+    until("the first session blocks its worker", || record.blocked.load(Ordering::Acquire));
     for other in others {
-        // Disconnect several ticks apart, so that the workers receive each expiry in a separate batch, all
-        // while the first hook blocks.
+        // Disconnect several ticks apart, so that the other worker receives several batches.
         let_pass(Duration::from_millis(25));
         other.drop_connection();
     }
-    until("the first session blocks its worker", || record.blocked.load(Ordering::Acquire));
     until("the blocked hook finishes", || record.has_finished.load(Ordering::Acquire));
     let timers = Admin::new(server.admin_address()).get("/api/timers").json();
     for late_ms in [&timers["since_last_turn_ms"], &timers["lateness"]["max_ms"]] {
