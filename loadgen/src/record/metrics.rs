@@ -40,6 +40,8 @@ enum Metric {
     Highest(Highest),
     Counts(Counts),
     Times(Times),
+    /// Highest number of open connections. Those of several processes are added up.
+    Peak(Traffic),
     /// Number that follows from others.
     Computed(Arc<dyn Fn() -> Field + Send + Sync>),
 }
@@ -137,9 +139,9 @@ impl Metrics {
             let path = if name == "pings" { name.to_owned() } else { format!("traffic.{name}") };
             self.find_or_add_at(path, name, Metric::Counter(counter.clone()));
         }
-        let [faults, peak] = [(); 2].map(|()| traffic.clone());
-        self.computed("traffic.frame_faults", move || faults.frame_faults.get().values().sum());
-        self.computed("traffic.connections_max", move || peak.peak());
+        let faults = traffic.frame_faults.clone();
+        self.computed("traffic.frame_faults", move || faults.get().values().sum());
+        self.find_or_add("traffic.connections_max", Metric::Peak(traffic.clone()));
     }
 
     fn find_or_add(&self, name: &str, new: Metric) -> Metric {
@@ -213,7 +215,7 @@ impl Metrics {
                     Some(sum) => sum.add(&recorded.take_second()),
                     None => drop(times.insert(name.clone(), recorded.take_second())),
                 },
-                Metric::Highest(_) | Metric::Computed(_) => {}
+                Metric::Highest(_) | Metric::Peak(_) | Metric::Computed(_) => {}
             }
         }
         times.iter().for_each(|(name, times)| sample.times(name, times));
@@ -237,6 +239,7 @@ impl Metrics {
                     others.iter().for_each(|(name, count)| _ = counts.add(name, *count));
                 }
                 (Metric::Times(times), Some(Field::Distribution(others))) => times.add(others),
+                (Metric::Peak(traffic), Some(Field::Count(peak))) => traffic.add_to_peak(*peak),
                 _ => {}
             }
         }
@@ -250,6 +253,7 @@ impl Metric {
             Self::Highest(highest) => highest.get().map_or(Field::Null, shortest),
             Self::Counts(counts) => convert(&counts.get()),
             Self::Times(times) => Field::Distribution(Box::new(times.summary())),
+            Self::Peak(traffic) => Field::Count(traffic.peak()),
             Self::Computed(compute) => compute(),
         }
     }

@@ -13,7 +13,6 @@ use crate::args::{MAX_SHARES, ScenarioOptions, Share};
 use crate::process::{Signals, available_descriptors};
 use crate::progress::ProgressLog;
 use crate::record::{Metrics, Traffic};
-use crate::result::Field;
 
 /// Time from the start of the processes to the start of the run.
 const LEAD: Duration = Duration::from_millis(500);
@@ -30,10 +29,9 @@ pub(super) fn needed(options: &ScenarioOptions) -> Result<u32, MeasureError> {
     if options.runs_on_threads() && count <= MAX_SHARES {
         return Ok(count);
     }
-    let processes = if options.runs_on_threads() { "64 processes at most" } else { "one process" };
+    let (name, processes) = (options.name(), if options.runs_on_threads() { MAX_SHARES } else { 1 });
     Err(MeasureError::Failed(format!(
-        "{sockets} connections do not fit: a process may open {available} (ulimit -Hn), and {} runs in {processes}",
-        options.name()
+        "{sockets} connections do not fit: a process may open {available} (ulimit -Hn), and the number of processes of {name} is limited to {processes}",
     )))
 }
 
@@ -60,8 +58,7 @@ pub(super) async fn run(
             }
         }
     };
-    let traffic = Traffic::default();
-    let metrics = super::local::name_numbers(options, &traffic);
+    let metrics = super::local::name_numbers(options, &Traffic::default());
     let mut whole: Option<Measured> = None;
     for output in outputs {
         let output = output.map_err(|error| format!("a process failed: {error}"))?;
@@ -76,9 +73,6 @@ pub(super) async fn run(
         let part: Measured = serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("a process sent no result: {error}"))?;
         metrics.absorb(&part.numbers);
-        if let Some(Field::Count(most)) = part.numbers.get("traffic.connections_max") {
-            traffic.add_to_peak(*most);
-        }
         match &mut whole {
             None => whole = Some(part),
             Some(whole) => whole.add(part),

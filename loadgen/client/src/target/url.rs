@@ -43,15 +43,15 @@ impl FromStr for ServerUrl {
         if host.is_empty() {
             return Err("the URL has no host".to_owned());
         }
-        let authority = uri.authority().map_or("", |it| it.as_str());
-        if authority.contains('@') {
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let url = Self { uri, scheme, is_tls, host, port };
+        if url.authority().contains('@') {
             return Err("user names and passwords are not supported: see --token".to_owned());
         }
-        if uri.port().is_none() && authority.len() > uri.host().map_or(0, str::len) {
+        if url.uri.port().is_none() && url.authority().len() > url.uri.host().map_or(0, str::len) {
             return Err("the port must be from 0 to 65535".to_owned());
         }
-        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        Ok(Self { uri, scheme, is_tls, host, port })
+        Ok(url)
     }
 }
 
