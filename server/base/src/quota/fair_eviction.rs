@@ -1,7 +1,8 @@
 //! Fair eviction from a limited resource: when the limit is exceeded, the owner with the most items loses its
 //! oldest item.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 
 use super::owner::QuotaOwner;
 
@@ -10,13 +11,18 @@ use super::owner::QuotaOwner;
 pub struct FairEviction<T> {
     items: HashMap<QuotaOwner, BTreeMap<u64, T>>,
     /// Owners by eviction rank.
-    ranking: BTreeSet<(usize, QuotaOwner)>,
+    ranking: BTreeMap<EvictionRank, QuotaOwner>,
     next: u64,
 }
 
+/// Number of an owner's items, and the number of its oldest one. Among owners with equally many items, the one
+/// with the oldest item loses it: with any other rule, a crowd could choose its addresses so that only the
+/// newest item is ever considered.
+type EvictionRank = (usize, Reverse<u64>);
+
 impl<T> Default for FairEviction<T> {
     fn default() -> Self {
-        Self { items: HashMap::new(), ranking: BTreeSet::new(), next: 0 }
+        Self { items: HashMap::new(), ranking: BTreeMap::new(), next: 0 }
     }
 }
 
@@ -25,35 +31,33 @@ impl<T> FairEviction<T> {
     pub fn insert(&mut self, owner: &QuotaOwner, item: T) -> u64 {
         let number = self.next;
         self.next += 1;
-        let held = self.items.entry(owner.clone()).or_default();
-        held.insert(number, item);
-        let count = held.len();
-        self.recount(owner, count - 1, count);
+        self.change(owner, |held| _ = held.insert(number, item));
         number
     }
 
     /// Removes an item. Returns `None` if it was already removed or evicted.
     pub fn remove(&mut self, owner: &QuotaOwner, number: u64) -> Option<T> {
-        let held = self.items.get_mut(owner)?;
-        let item = held.remove(&number)?;
-        let count = held.len();
-        if count == 0 {
-            self.items.remove(owner);
+        if !self.items.get(owner)?.contains_key(&number) {
+            return None;
         }
-        self.recount(owner, count + 1, count);
-        Some(item)
+        self.change(owner, |held| held.remove(&number))
     }
 
     /// Returns the oldest item of the owner with the most items, which is the next to be
     /// [evicted](Self::evict).
     pub fn next_victim(&self) -> Option<&T> {
-        let (_, owner) = self.ranking.last()?;
+        let (_, owner) = self.ranking.last_key_value()?;
+        self.oldest_of(owner)
+    }
+
+    /// Returns this owner's oldest item.
+    pub fn oldest_of(&self, owner: &QuotaOwner) -> Option<&T> {
         self.items.get(owner)?.first_key_value().map(|(_, item)| item)
     }
 
     /// Removes and returns the oldest item of the owner with the most items.
     pub fn evict(&mut self) -> Option<T> {
-        let (_, owner) = self.ranking.last()?.clone();
+        let owner = self.ranking.last_key_value()?.1.clone();
         self.evict_from(&owner)
     }
 
@@ -63,12 +67,25 @@ impl<T> FairEviction<T> {
         self.remove(owner, oldest)
     }
 
-    fn recount(&mut self, owner: &QuotaOwner, before: usize, after: usize) {
-        self.ranking.remove(&(owner.eviction_rank(before), owner.clone()));
-        if after > 0 {
-            self.ranking.insert((owner.eviction_rank(after), owner.clone()));
+    /// Changes an owner's items, and its place in the ranking.
+    fn change<R>(&mut self, owner: &QuotaOwner, change: impl FnOnce(&mut BTreeMap<u64, T>) -> R) -> R {
+        let held = self.items.entry(owner.clone()).or_default();
+        if let Some(rank) = rank(owner, held) {
+            self.ranking.remove(&rank);
         }
+        let result = change(held);
+        match rank(owner, held) {
+            Some(rank) => _ = self.ranking.insert(rank, owner.clone()),
+            None => _ = self.items.remove(owner),
+        }
+        result
     }
+}
+
+/// Returns the rank of an owner, or `None` if it has no items.
+fn rank<T>(owner: &QuotaOwner, items: &BTreeMap<u64, T>) -> Option<EvictionRank> {
+    let oldest = *items.first_key_value()?.0;
+    Some((owner.eviction_rank(items.len()), Reverse(oldest)))
 }
 
 #[cfg(test)]
@@ -89,13 +106,20 @@ mod tests {
         }
         items.insert(&user, 5);
         assert_eq!(items.evict(), Some(2));
-        // Both owners have two items now.
-        let one_each = [items.evict(), items.evict()];
-        assert!(one_each.contains(&Some(1)) && one_each.contains(&Some(3)), "{one_each:?}");
-        let rest = [items.evict(), items.evict()];
-        assert!(rest.contains(&Some(4)) && rest.contains(&Some(5)), "{rest:?}");
-        assert_eq!(items.evict(), None);
+        // Both owners have two items now, so the order depends on the age of the oldest.
+        let rest: Vec<_> = std::iter::from_fn(|| items.evict()).collect();
+        assert_eq!(rest, [1, 3, 4, 5]);
         assert!(items.items.is_empty() && items.ranking.is_empty());
+    }
+
+    #[test]
+    fn among_equals_the_oldest_item_is_evicted() {
+        for addresses in [[1, 2, 3, 4], [4, 3, 2, 1], [2, 4, 1, 3]] {
+            let mut items = FairEviction::default();
+            addresses.iter().for_each(|last| _ = items.insert(&address(*last), *last));
+            let order: Vec<_> = std::iter::from_fn(|| items.evict()).collect();
+            assert_eq!(order, addresses);
+        }
     }
 
     #[test]
