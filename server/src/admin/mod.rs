@@ -52,7 +52,7 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
     let open = context.admin_connections.begin(peer.ip(), context.client.timeouts.clock().now());
     tokio::spawn(async move {
         let served = Box::pin(serve_http(socket, peer.ip(), &context));
-        match select(served, poll_fn(|task| open.poll_evicted(task))).await {
+        match select(served, poll_fn(|task| open.poll_evicted(task, || false))).await {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(error), _)) => tracing::debug!(%error, "admin connection failed"),
             Either::Right(_) => {

@@ -41,13 +41,24 @@ impl Permits {
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
         let next = |taken| (taken < self.limit).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        self.take_for(address, self.limit_each)
+    }
+
+    /// Takes a permit in exchange for one of this address that is about to be returned.
+    pub(crate) fn take_beyond_limit(self: &Arc<Self>, address: IpAddr) -> Permit {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.take_for(address, usize::MAX).expect("no limit applies")
+    }
+
+    /// Completes a permit that is already counted in the total, or returns it.
+    fn take_for(self: &Arc<Self>, address: IpAddr, limit: usize) -> Option<Permit> {
         // From now on, dropping the permit returns it.
         let mut permit = Permit { permits: Arc::clone(self), by: None };
         if self.limit_each != usize::MAX {
             let by = network(address);
             let mut taken_by = self.taken_by.lock();
             let taken = taken_by.entry(by).or_default();
-            if *taken >= self.limit_each {
+            if *taken >= limit {
                 return None;
             }
             *taken += 1;
@@ -96,6 +107,8 @@ mod tests {
         let taken = permits.take(address("10.0.0.1")).expect("the first");
         assert!(permits.take(address("10.0.0.1")).is_none());
         assert!(permits.take(address("::ffff:10.0.0.1")).is_none(), "an IPv4-mapped address");
+        drop(permits.take_beyond_limit(address("10.0.0.1")));
+        assert!(permits.take(address("10.0.0.1")).is_none(), "the permit beyond the limit was returned");
         let _other = permits.take(address("10.0.0.2")).expect("another's");
         let _six = permits.take(address("2001:db8::1")).expect("another's");
         assert!(permits.take(address("2001:db8::2")).is_none(), "the same network");

@@ -1,4 +1,5 @@
 use std::io;
+use std::os::fd::RawFd;
 
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -9,6 +10,9 @@ use encke_base::parking::AnyPoller;
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {
     /// Form of the socket while its connection is parked.
     type Parked: ParkedSocket;
+
+    /// Number of the kernel's descriptor, if this is a kernel socket.
+    fn descriptor(&self) -> Option<RawFd>;
 
     /// Whether the peer has ended the connection, according to the kernel.
     fn is_closed_by_peer(&self) -> bool;

@@ -1,5 +1,6 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -71,6 +72,10 @@ fn holds_bytes(socket: SockRef<'_>) -> bool {
 
 impl Socket for TcpSocket {
     type Parked = std::net::TcpStream;
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(kernel_socket(self).as_raw_fd())
+    }
 
     fn is_closed_by_peer(&self) -> bool {
         shows(self, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)

@@ -112,7 +112,7 @@ pub(crate) struct Acceptor {
 
 /// Handles accepted connections.
 pub(crate) trait ConnectionHandler {
-    /// Waits until another connection may be accepted. In the meantime, connections wait in the kernel.
+    /// Waits until a connection that was accepted may be served. In the meantime, others wait in the kernel.
     fn wait_for_room(&self) -> impl Future<Output = ()>;
 
     /// Makes closing connections finish sooner. Called when there is no descriptor for the next connection.
@@ -143,13 +143,13 @@ impl Acceptor {
     async fn accept_queued(&self, listener: &Listener, connections: &impl ConnectionHandler) {
         let Some(options) = listener.queued_options else { return };
         loop {
-            connections.wait_for_room().await;
             let Ok((socket, peer)) = listener.socket.accept() else { return };
             let socket = if self.has_allowed_descriptor(&socket) {
                 socket
             } else {
                 self.with_allowed_descriptor(socket, connections).await
             };
+            connections.wait_for_room().await;
             if options.set(&SockRef::from(&socket)).is_ok()
                 && let Ok(socket) = TcpStream::from_std(socket)
             {
@@ -175,9 +175,11 @@ impl Acceptor {
                 tokio::task::yield_now().await;
             }
             accepted += 1;
-            connections.wait_for_room().await;
             match self.next(&listener, &connections).await {
-                Ok((socket, peer)) => connections.serve(socket, peer),
+                Ok((socket, peer)) => {
+                    connections.wait_for_room().await;
+                    connections.serve(socket, peer);
+                }
                 // The peer had disconnected before the connection was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 // All descriptors of the process or of the machine are in use.

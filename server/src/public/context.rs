@@ -27,17 +27,22 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Takes a permit for a socket from this address, if the number of sockets per address is limited.
+    /// Takes a permit for a socket from this address, if the number of sockets per address is limited. At the
+    /// limit, a silent socket of the address is evicted.
     pub(super) fn permit(&self, address: IpAddr) -> Result<Option<Permit>, NotServed> {
-        match &self.sockets {
-            // Do not count a proxy's own address: the clients behind it are counted separately, as soon as
-            // their addresses are known.
-            Some(sockets) if !self.proxies.is_trusted(address) => match sockets.take(address) {
-                Some(permit) => Ok(Some(permit)),
-                None => Err(NotServed::AddressLimit),
-            },
-            _ => Ok(None),
+        let Some(sockets) = &self.sockets else { return Ok(None) };
+        // Do not count a proxy's own address: the clients behind it are counted separately, as soon as their
+        // addresses are known.
+        if self.proxies.is_trusted(address) {
+            return Ok(None);
         }
+        if let Some(permit) = sockets.take(address) {
+            return Ok(Some(permit));
+        }
+        if self.handshakes.evict_from(address, self.client.timeouts.clock().now()) {
+            return Ok(Some(sockets.take_beyond_limit(address)));
+        }
+        Err(NotServed::AddressLimit)
     }
 
     /// Returns why a connection without a session is evicted in favour of others.

@@ -1,5 +1,6 @@
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
+use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context as Task, Poll, ready};
@@ -28,8 +29,12 @@ impl RequestTimeout {
 
     /// Restarts the time limit, because the client has shown that it has a session.
     pub(super) fn renew(&self, context: &Context) {
-        self.start.store(context.client.timeouts.clock().now().as_nanos(), Ordering::Relaxed);
+        self.restart(context);
         self.has_session.store(true, Ordering::Relaxed);
+    }
+
+    fn restart(&self, context: &Context) {
+        self.start.store(context.client.timeouts.clock().now().as_nanos(), Ordering::Relaxed);
     }
 
     fn deadline(&self, context: &Context) -> Timestamp {
@@ -38,7 +43,7 @@ impl RequestTimeout {
 }
 
 /// Decides when to close a connection without a session: when its time limit elapses, it is evicted, or the
-/// server drains.
+/// server drains. A client whose first bytes the server has not read yet is not closed for being silent.
 ///
 /// This is part of every such connection's task. As a composition of futures, it took three times as much
 /// memory.
@@ -49,33 +54,55 @@ pub(super) struct ConnectionDeadline<'a, 'c> {
     stopped: Pin<&'a mut WaitForCancellationFuture<'c>>,
     at: Timestamp,
     sleep: Sleep,
+    /// Descriptor of the socket, which is open as long as this exists. `None` for a simulated socket.
+    descriptor: Option<RawFd>,
+    /// Whether the first bytes are being read.
+    is_reading: bool,
 }
 
 impl<'a, 'c> ConnectionDeadline<'a, 'c> {
     pub(super) fn new(
         timeout: &'a RequestTimeout,
         handshake: Option<&'a Handshake>,
+        descriptor: Option<RawFd>,
         stopped: Pin<&'a mut WaitForCancellationFuture<'c>>,
         context: &'a Context,
     ) -> Self {
         let at = timeout.deadline(context);
         let sleep = context.client.timeouts.sleep_until(at);
-        Self { timeout, context, handshake, stopped, at, sleep }
+        Self { timeout, context, handshake, stopped, at, sleep, descriptor, is_reading: false }
+    }
+
+    /// Called when the first bytes are about to be read. From now on, the time limit is strict.
+    pub(super) fn begin_reading(&mut self) {
+        self.is_reading = true;
     }
 
     fn poll(&mut self, task: &mut Task<'_>) -> Poll<NotServed> {
         if self.poll_timeout(task).is_ready() {
             return Poll::Ready(NotServed::Timeout);
         }
-        if self.handshake.is_some_and(|handshake| handshake.poll_evicted(task).is_ready()) {
-            return Poll::Ready(self.context.eviction_reason());
+        if let Some(handshake) = self.handshake {
+            if self.is_reading {
+                handshake.end_deferral();
+            }
+            if handshake.poll_evicted(task, || self.has_unread_bytes()).is_ready() {
+                return Poll::Ready(self.context.eviction_reason());
+            }
         }
         self.stopped.as_mut().poll(task).map(|()| NotServed::Draining)
+    }
+
+    fn has_unread_bytes(&self) -> bool {
+        self.descriptor.is_some_and(encke_sys::has_unread_bytes)
     }
 
     fn poll_timeout(&mut self, task: &mut Task<'_>) -> Poll<()> {
         loop {
             ready!(Pin::new(&mut self.sleep).poll(task));
+            if !self.is_reading && self.has_unread_bytes() {
+                self.timeout.restart(self.context);
+            }
             let at = self.timeout.deadline(self.context);
             if at <= self.at {
                 return Poll::Ready(());

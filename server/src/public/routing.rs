@@ -182,15 +182,18 @@ impl<'a> SessionlessConnection<'a> {
     /// Returns the entry that counts this client's connection. A proxy may send requests from many clients on
     /// one connection.
     fn entry_for(&self, client: IpAddr) -> Result<OpenConnection, NotServed> {
+        let entry = if client == self.address {
+            Ok(self.open_connection.clone())
+        } else {
+            self.context.permit(client).map(|permit| self.context.connections.enter(permit))
+        };
+        // After the permit, for which this connection must not be evicted.
         if let Some(handshake) = self.handshake
             && self.context.proxies.forwarded.is_some()
         {
             handshake.set_address(client);
         }
-        if client == self.address {
-            return Ok(self.open_connection.clone());
-        }
-        Ok(self.context.connections.enter(self.context.permit(client)?))
+        entry
     }
 
     /// Executes commands.

@@ -1,5 +1,6 @@
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn, ready};
+use std::os::fd::{AsRawFd, RawFd};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
@@ -79,6 +80,13 @@ impl IncomingSocket {
         };
         readable.map_err(NotServed::ConnectionLost)
     }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        match self {
+            Self::New(socket) => Some(socket.as_raw_fd()),
+            Self::AfterPoll(socket, ..) => socket.descriptor(),
+        }
+    }
 }
 
 impl SessionlessConnection<'_> {
@@ -92,7 +100,13 @@ impl SessionlessConnection<'_> {
     ) -> impl Future<Output = Option<TakenSocket>> {
         async move {
             let stopped = pin!(self.context.stop.cancelled());
-            let end = &mut ConnectionDeadline::new(self.timeout, self.handshake, stopped, self.context);
+            let end = &mut ConnectionDeadline::new(
+                self.timeout,
+                self.handshake,
+                socket.descriptor(),
+                stopped,
+                self.context,
+            );
             if matches!(&socket, IncomingSocket::AfterPoll(_, read_already, _) if !read_already.is_empty()) {
                 // Hundreds of requests may arrive in one packet. Let other tasks run first.
                 yield_now().await;
@@ -107,6 +121,7 @@ impl SessionlessConnection<'_> {
                 ended.report(self.address, self.timeout, self.context);
                 return None;
             }
+            end.begin_reading();
             // Box this future, which contains all of hyper's state, so that it does not exist until something
             // arrives.
             let mut serve = Box::pin(self.serve(socket));
@@ -190,10 +205,11 @@ impl SessionlessConnection<'_> {
             && let Some(client) = Box::pin(read_source(&socket)).await?
         {
             self.address = client;
+            // Before the address is set: this connection must not be evicted for its own permit.
+            self.open_connection = self.context.connections.enter(self.context.permit(client)?);
             if let Some(handshake) = self.handshake {
                 handshake.set_address(client);
             }
-            self.open_connection = self.context.connections.enter(self.context.permit(client)?);
         }
         connection::accept(socket, self.context.tls.as_deref()).await.map_err(NotServed::Tls)
     }

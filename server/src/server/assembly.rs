@@ -164,7 +164,7 @@ pub(crate) fn public(
             config.bayeux.polls_per_browser,
             config.bayeux.callback_polling,
         ),
-        handshakes: Handshakes::new(config.limits.max_handshakes),
+        handshakes: Handshakes::new(config.limits.max_handshakes, limit != usize::MAX),
         connections: OpenConnections::default(),
         stop,
     }

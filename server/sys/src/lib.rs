@@ -6,9 +6,11 @@ mod allocator;
 mod batch_scheduling;
 mod environment;
 mod unacknowledged;
+mod unread;
 
 #[cfg(feature = "jemalloc")]
 pub use allocator::{ALLOCATOR, Allocator, return_free_memory};
 pub use batch_scheduling::use_batch_scheduling;
 pub use environment::remove_variables;
 pub use unacknowledged::{Unacknowledged, unacknowledged};
+pub use unread::has_unread_bytes;

@@ -79,8 +79,10 @@ fn is_closed(error: &io::Error) -> bool {
 fn silent_crowd_does_not_block_clients() {
     const LIMIT: usize = 20;
     let server = RunningServer::with(&["limits.max_handshakes=20", "limits.handshake_timeout=60s"]);
-    let silent = || Dial::from("127.0.0.2").connect(server.public);
-    let mut crowd: Vec<_> = (0..3 * LIMIT).map(|_| RawClient::over(silent())).collect();
+    // At first, as many addresses in ascending order as there are slots: all of them hold equally many.
+    let addresses = (2..).map(|last| format!("127.0.0.{}", last.min(LIMIT + 2)));
+    let silent = addresses.map(|address| RawClient::over(Dial::from(&address).connect(server.public)));
+    let mut crowd: Vec<_> = silent.take(3 * LIMIT).collect();
     for _ in 0..LIMIT {
         let (client, _) = RawClient::greeted(server.public, "");
         // The client has a session by now, so its handshake no longer counts.

@@ -4,7 +4,7 @@ use encke_tests::raw::Dial;
 use encke_tests::server::IN_MEMORY;
 use encke_tests::tokens::token;
 use encke_tests::waiting::{eventually, until};
-use encke_tests::{Client, EventStream, Hello, Launch, RunningServer};
+use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
 use serde_json::json;
 
 const OVERLOADED: u16 = 4005;
@@ -115,6 +115,20 @@ fn event_streams_count_as_connections() {
     };
     let greeting = eventually("the slot is free", try_resume);
     assert!(greeting.contains(r#""recovered":true"#), "{greeting}");
+}
+
+/// With this limit, an address may have 18 sockets, including those without a session.
+#[test]
+fn silent_sockets_of_an_address_make_room_for_its_clients() {
+    let server =
+        RunningServer::with(&["limits.max_connections_per_address=1", "limits.handshake_timeout=1m"]);
+    let mut silent: Vec<_> = (0..18).map(|_| RawClient::connect(server.public)).collect();
+    until("another client is answered", || {
+        let mut client = RawClient::connect(server.public);
+        let request = "GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+        client.try_send(request).is_ok() && client.try_response().is_some()
+    });
+    silent.swap_remove(0).await_end();
 }
 
 /// Existing sessions may be resumed at any rate.

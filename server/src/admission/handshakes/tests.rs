@@ -1,3 +1,5 @@
+use std::task::Waker;
+
 use super::*;
 
 fn address(last: u8) -> IpAddr {
@@ -6,6 +8,10 @@ fn address(last: u8) -> IpAddr {
 
 fn at(ms: u64) -> Timestamp {
     Timestamp::from_nanos((ms + 1) * 1_000_000)
+}
+
+fn new(limit: usize) -> Arc<Handshakes> {
+    Handshakes::new(limit, false)
 }
 
 fn begin(handshakes: &Arc<Handshakes>, address: IpAddr) -> Handshake {
@@ -21,9 +27,30 @@ fn is_evicted(handshake: &Handshake) -> bool {
     handshake.eviction.is_requested.load(Ordering::Relaxed)
 }
 
+/// Asks the socket to close if it must. `has_unread_bytes` as in [`Handshake::poll_evicted`].
+fn closes(handshake: &Handshake, has_unread_bytes: bool) -> bool {
+    let task = &mut Context::from_waker(Waker::noop());
+    handshake.poll_evicted(task, || has_unread_bytes).is_ready()
+}
+
+/// Waits for a slot as long as only time brings one, and closes evicted sockets. Returns when there is a slot.
+fn slot_at(handshakes: &Handshakes, sockets: &mut Vec<Handshake>, mut now: Timestamp) -> Timestamp {
+    loop {
+        match handshakes.room(now) {
+            Room::Free => return now,
+            Room::At(time) => now = time,
+            Room::AfterOther => {
+                let before = sockets.len();
+                sockets.retain(|socket| !is_evicted(socket));
+                assert!(sockets.len() < before, "a socket closes");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_oldest_of_the_address_with_the_most_is_evicted() {
-    let handshakes = Handshakes::new(4);
+    let handshakes = new(4);
     let one = begin(&handshakes, address(1));
     let crowd: Vec<_> = (0..3).map(|_| begin(&handshakes, address(2))).collect();
     let evicted = |all: &[Handshake]| all.iter().map(is_evicted).collect::<Vec<_>>();
@@ -37,7 +64,7 @@ fn the_oldest_of_the_address_with_the_most_is_evicted() {
 
 #[test]
 fn a_client_behind_a_proxy_counts_by_its_own_address() {
-    let handshakes = Handshakes::new(3);
+    let handshakes = new(3);
     let behind: Vec<_> = (0..3).map(|_| begin(&handshakes, address(1))).collect();
     behind.iter().zip(2..).for_each(|(handshake, client)| handshake.set_address(address(client)));
     let crowd = [begin(&handshakes, address(2)), begin_later(&handshakes, address(2))];
@@ -56,17 +83,17 @@ fn without_grace_the_oldest_is_evicted_at_once() {
 
 #[test]
 fn finished_handshakes_do_not_count() {
-    let handshakes = Handshakes::new(2);
+    let handshakes = new(2);
     for _ in 0..10 {
         let both = [begin(&handshakes, address(1)), begin(&handshakes, address(2))];
         assert!(!both.iter().any(is_evicted));
     }
-    assert!(handshakes.open.lock().sockets.is_empty());
+    assert_eq!(handshakes.open(), 0);
 }
 
 #[test]
 fn an_address_evicts_its_own_socket() {
-    let handshakes = Handshakes::new(1);
+    let handshakes = new(1);
     let first = begin(&handshakes, address(1));
     let second = begin_later(&handshakes, address(1));
     assert!(is_evicted(&first) && !is_evicted(&second));
@@ -75,38 +102,101 @@ fn an_address_evicts_its_own_socket() {
 /// Tests handshakes of sockets that were accepted earlier and have lost their session, or were upgraded.
 #[test]
 fn an_accepted_socket_evicts_none_within_its_grace_period() {
-    let handshakes = Handshakes::new(2);
+    let handshakes = new(2);
     let all = [100, 200, 300, 400].map(|since| handshakes.begin(address(1), at(since)));
     let evicted = || all.each_ref().map(is_evicted);
     assert_eq!(evicted(), [false; 4]);
-    assert_eq!(handshakes.full_until(at(400)), Some(at(1100)));
     let fifth = handshakes.begin(address(1), at(1250));
     assert_eq!(evicted(), [true, true, true, false], "three exceeded the limit");
     drop(fifth);
     let _fifth = handshakes.begin(address(1), at(1250));
     drop(all);
-    assert_eq!(handshakes.open.lock().closing, 0);
+    assert_eq!(handshakes.open(), 1);
+}
+
+/// The grace period shrinks while a socket waits, so the wait takes half of what is left of it.
+#[test]
+fn the_next_socket_waits_for_the_grace_period() {
+    let handshakes = new(2);
+    let first = handshakes.begin(address(1), at(0));
+    assert_eq!(handshakes.room(at(10)), Room::Free);
+    let second = handshakes.begin(address(1), at(300));
+    assert_eq!(handshakes.room(at(300)), Room::At(at(650)));
+    assert_eq!(handshakes.room(at(500)), Room::At(at(650)));
+    assert!(!is_evicted(&first));
+    assert_eq!(handshakes.room(at(650)), Room::AfterOther);
+    assert!(is_evicted(&first) && !is_evicted(&second), "one is evicted for one");
+    assert_eq!(handshakes.room(at(660)), Room::AfterOther);
+    assert!(!is_evicted(&second), "one is closing");
+    drop(first);
+    assert_eq!(handshakes.room(at(670)), Room::Free);
+}
+
+/// A client that waits for longer than a second gives up.
+#[test]
+fn a_crowd_from_many_addresses_delays_clients_for_at_most_a_second() {
+    let last_digits: [fn(u32) -> u32; 3] = [|n| n, |n| 10_000 - n, |n| n.wrapping_mul(7919) % 8192];
+    for last_digits in last_digits {
+        let handshakes = new(4096);
+        let from = |number| IpAddr::from((0x7f00_0000 + last_digits(number)).to_be_bytes());
+        let mut crowd: Vec<_> = (0..4096).map(|number| handshakes.begin(from(number), at(0))).collect();
+        // 1,000 sockets a second, each of which may have to wait.
+        let mut now = at(0);
+        for number in 4096..8192 {
+            let arrived = at(u64::from(number - 4096)).max(now);
+            now = slot_at(&handshakes, &mut crowd, arrived);
+            assert!(now.since(arrived) <= GRACE / 2, "{number}: {:?}", now.since(arrived));
+            crowd.push(handshakes.begin(from(number), now));
+        }
+        assert!(now <= at(4096 + 1000), "{now:?}");
+    }
 }
 
 #[test]
-fn the_next_socket_waits_for_the_grace_period() {
-    let handshakes = Handshakes::new(2);
-    let first = handshakes.begin(address(1), at(0));
-    assert_eq!(handshakes.full_until(at(10)), None);
-    let second = handshakes.begin(address(1), at(300));
-    assert_eq!(handshakes.full_until(at(300)), Some(at(1000)));
-    assert_eq!(handshakes.full_until(at(1000)), None);
-    drop(first);
-    assert_eq!(handshakes.full_until(at(400)), None);
-    let third = handshakes.begin(address(2), at(400));
-    assert!(handshakes.full_until(at(1000)).is_some());
-    let newest = handshakes.begin(address(1), at(1400));
-    assert!(is_evicted(&second) && !is_evicted(&third) && !is_evicted(&newest));
+fn a_request_that_is_not_read_yet_defers_the_eviction() {
+    let handshakes = new(2);
+    let mut both = vec![begin(&handshakes, address(1)), begin(&handshakes, address(1))];
+    assert_eq!(handshakes.room(at(1000)), Room::AfterOther);
+    assert!(!closes(&both[0], true), "its request is in the kernel");
+    assert_eq!(handshakes.room(at(1000)), Room::AfterOther);
+    assert!(closes(&both[1], false), "no request has arrived");
+    both.pop();
+    assert_eq!(handshakes.room(at(1000)), Room::Free);
+    // What it had sent is read, and is not a request.
+    both[0].end_deferral();
+    both.push(handshakes.begin(address(2), at(1000)));
+    assert_eq!(slot_at(&handshakes, &mut both, at(1000)), at(1000));
+    assert_eq!(both.len(), 1);
+    assert!(!is_evicted(&both[0]));
+}
+
+#[test]
+fn one_byte_after_the_other_defers_no_more_than_a_tls_handshake() {
+    let handshakes = new(1);
+    let socket = begin(&handshakes, address(1));
+    for _ in 0..3 {
+        assert_eq!(handshakes.room(at(1000)), Room::AfterOther);
+        assert!(!closes(&socket, true));
+        socket.end_deferral();
+    }
+    assert_eq!(handshakes.room(at(1000)), Room::AfterOther);
+    assert!(closes(&socket, true));
+}
+
+#[test]
+fn an_address_at_its_limit_loses_its_oldest_socket() {
+    let handshakes = Handshakes::new(4096, true);
+    let all = [(1, 0), (2, 10), (2, 20)].map(|(last, ms)| handshakes.begin(address(last), at(ms)));
+    assert!(!handshakes.evict_from(address(2), at(100)), "accepted a moment ago");
+    assert!(handshakes.evict_from(address(2), at(110)));
+    assert!(handshakes.evict_from(address(2), at(120)));
+    assert_eq!(all.each_ref().map(is_evicted), [false, true, true]);
+    assert!(!handshakes.evict_from(address(2), at(2000)) && !handshakes.evict_from(address(3), at(2000)));
 }
 
 #[test]
 fn without_descriptors_one_is_evicted_for_each_waiting_socket() {
-    let handshakes = Handshakes::new(100);
+    let handshakes = new(100);
     let mut crowd: Vec<_> = [0, 200, 400, 600].map(|since| handshakes.begin(address(1), at(since))).into();
     let evicted = |crowd: &[Handshake]| crowd.iter().filter(|one| is_evicted(one)).count();
     assert!(!handshakes.free_descriptor(at(900)), "none is past its grace period");
@@ -123,12 +213,12 @@ fn without_descriptors_one_is_evicted_for_each_waiting_socket() {
     assert!(!handshakes.is_short_of_descriptors(), "far below the limit");
     drop(crowd);
     assert!(!handshakes.free_descriptor(at(3000)));
-    assert!(handshakes.open.lock().sockets.is_empty());
+    assert_eq!(handshakes.open(), 0);
 }
 
 #[test]
 fn grace_shrinks_for_a_silent_crowd_that_holds_all_descriptors() {
-    let handshakes = Handshakes::new(4096);
+    let handshakes = new(4096);
     let mut crowd: Vec<_> = (0..4).map(|_| begin(&handshakes, address(1))).collect();
     let mut now = 0;
     let mut waits = Vec::new();
@@ -142,20 +232,20 @@ fn grace_shrinks_for_a_silent_crowd_that_holds_all_descriptors() {
         crowd.push(handshakes.begin(address(1), at(now)));
     }
     assert!(waits.is_sorted_by(|longer, shorter| longer >= shorter), "{waits:?}");
-    assert_eq!((waits[0], waits[5]), (1000, 10), "{waits:?}");
+    assert_eq!((waits[0], waits[5]), (500, 10), "{waits:?}");
 }
 
 #[test]
 fn without_a_limit_none_is_evicted() {
-    let handshakes = Handshakes::new(usize::MAX);
+    let handshakes = new(usize::MAX);
     let all: Vec<_> = (0..10).map(|_| begin_later(&handshakes, address(1))).collect();
     assert!(!all.iter().any(is_evicted) && !handshakes.is_short_of_descriptors());
-    assert_eq!(handshakes.full_until(at(0)), None);
+    assert_eq!(handshakes.room(at(0)), Room::Free);
 }
 
 #[test]
 fn grace_shrinks_for_a_single_silent_socket() {
-    let handshakes = Handshakes::new(4096);
+    let handshakes = new(4096);
     let waits = (0..3).map(|_| {
         let silent = begin(&handshakes, address(1));
         let since = (0..).step_by(10).find(|ms| handshakes.free_descriptor(at(*ms)));
@@ -163,33 +253,34 @@ fn grace_shrinks_for_a_single_silent_socket() {
         since.expect("one is evicted")
     });
     let waits: Vec<_> = waits.collect();
-    assert!(waits[0] == 1000 && waits[2] < 1000, "{waits:?}");
+    assert_eq!(waits, [500, 10, 10]);
 }
 
 #[test]
 fn freed_descriptors_are_used() {
-    let handshakes = Handshakes::new(100);
+    let handshakes = new(100);
     let mut all: Vec<_> = (0..10).map(|_| begin(&handshakes, address(1))).collect();
     let _ = handshakes.free_descriptor(at(0));
     for _ in 0..20 {
         all.push(begin(&handshakes, address(1)));
     }
     assert!(all.iter().all(|one| !is_evicted(one)));
-    assert_eq!(handshakes.full_until(at(0)), None);
+    assert_eq!(handshakes.room(at(0)), Room::Free);
 }
 
 #[test]
 fn grace_shrinks_for_a_silent_crowd() {
-    let handshakes = Handshakes::new(4);
+    let handshakes = new(4);
     let mut crowd: Vec<_> = (0..4).map(|_| begin(&handshakes, address(1))).collect();
-    let waits = (0..5).map(|_| {
-        let until = handshakes.full_until(at(0)).expect("the limit is reached");
-        crowd.push(handshakes.begin(address(1), until));
-        let evicted = crowd.iter().position(is_evicted).expect("one is evicted");
-        until.since(crowd.remove(evicted).eviction.since).as_millis()
+    let mut now = at(0);
+    let waits = (0..9).map(|_| {
+        let arrived = now;
+        now = slot_at(&handshakes, &mut crowd, now);
+        crowd.push(handshakes.begin(address(1), now));
+        now.since(arrived).as_millis()
     });
-    assert_eq!(waits.collect::<Vec<_>>(), [1000, 750, 500, 250, 10]);
+    assert_eq!(waits.collect::<Vec<_>>(), [500, 0, 0, 0, 10, 0, 0, 0, 10]);
     drop(crowd);
     let _next = [(); 4].map(|()| begin(&handshakes, address(1)));
-    assert_eq!(handshakes.full_until(at(0)), Some(at(1000)));
+    assert_eq!(handshakes.room(at(0)), Room::At(at(500)));
 }

@@ -149,11 +149,13 @@ async fn bind_session<S: Socket>(
     // Count the socket as a handshake in progress again, because it has yet to show that it has a session.
     let address = upgrade.requester.caller.address;
     let handshake = context.handshakes.begin(address, context.client.timeouts.clock().now());
+    let descriptor = upgraded.0.descriptor();
     let mut waiting = SessionlessSocket::new(upgraded, address, &context.client);
     let bound = {
         let timeout = RequestTimeout::new(&context, false);
         let stopped = pin!(context.stop.cancelled());
-        let mut end = ConnectionDeadline::new(&timeout, Some(&handshake), stopped, &context);
+        let mut end = ConnectionDeadline::new(&timeout, Some(&handshake), descriptor, stopped, &context);
+        end.begin_reading();
         let bound = pin!(read_until_session(&mut waiting, first_text, &upgrade.requester, &context));
         serve_until(bound, &mut end).await.unwrap_or_else(|end| {
             Err(Ending::Close(match end {

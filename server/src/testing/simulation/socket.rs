@@ -1,5 +1,6 @@
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -64,6 +65,10 @@ pub(super) struct Adapter<S>(pub(super) S);
 
 impl<S: SimulatedSocket> connection::Socket for Adapter<S> {
     type Parked = ParkedSocketEnd<S>;
+
+    fn descriptor(&self) -> Option<RawFd> {
+        None
+    }
 
     fn is_closed_by_peer(&self) -> bool {
         self.0.is_over()
