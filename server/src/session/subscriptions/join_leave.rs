@@ -3,60 +3,27 @@
 //! A notice is queued while the session's lock is held, together with the change that it reports. Therefore
 //! the notices of one session on one channel are in order, regardless of which threads act. Each channel with
 //! a queue has one task, which publishes the next notice once the previous one is in the log, and retries
-//! while the engine is unreachable.
+//! while the engine is unreachable. A session that joins repeatedly is announced at most once a second.
 
-use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 
 use encke_base::executor::{Executor, yield_now};
 use encke_base::locks::Mutex;
 use encke_base::metrics::Metrics;
 use encke_base::quota::QuotaOwner;
-use encke_broker::channel::{ChannelGuard, ChannelName};
+use encke_broker::channel::ChannelName;
 use encke_broker::engine::{EngineError, RetryBackoff};
-use encke_core::message::{Content, ContentKind};
+use encke_core::message::ContentKind;
 use encke_timeouts::Timeouts;
+use futures_util::future::select;
 use tokio::sync::Notify;
 
+use super::notice_table::{NextNotice, Notice, NoticeTable, QueueFull};
 use crate::auth::Identity;
 use crate::session::channels::{Channel, SessionLogs};
 use crate::session::id::SessionId;
-use crate::session::session_ref::SessionRef;
 use crate::session::table::{NotRestored, SessionCell, StoredNotice};
-
-/// Maximum number of queued notices of all channels. Notices accumulate only while the engine is slow or
-/// unreachable. Additional ones are dropped and counted.
-pub(super) const MAX_QUEUED: usize = 65_536;
-
-/// Notice that a session has joined or left.
-#[derive(Clone, Debug)]
-struct Notice {
-    kind: ContentKind,
-    session: SessionId,
-    user: Option<Arc<str>>,
-}
-
-/// Notices of one channel, oldest first.
-struct NoticeQueue {
-    notices: VecDeque<Notice>,
-    /// Whether a task is publishing these notices.
-    has_task: bool,
-    /// Keeps the channel alive until the queue is empty.
-    _guard: Option<ChannelGuard<SessionRef>>,
-}
-
-/// State protected by the lock.
-#[derive(Default)]
-struct NoticeTable {
-    /// Queues by channel. None of them is empty.
-    queues: HashMap<ChannelName, NoticeQueue>,
-    /// Number of notices in all queues.
-    queued: usize,
-    running_tasks: usize,
-    /// Whether notices are published. False until the engine knows which logs it restores, and again once the
-    /// remaining notices are left to the next process.
-    is_running: bool,
-}
 
 /// Publishes notices of joins and leaves; `None` if no namespace has `join_leave`.
 pub(crate) struct JoinLeave(Option<Arc<Notices>>);
@@ -79,7 +46,8 @@ impl Notices {
     fn enqueue(&self, kind: ContentKind, session: SessionId, identity: &Identity, channel: &Arc<Channel>) {
         let notice = Notice { kind, session, user: identity.shared_user() };
         let mut guard = self.logs.channels.acquire_existing(Arc::clone(channel)).ok();
-        let added = self.table.lock().add(channel.name(), notice, &mut guard);
+        let now = self.timeouts.clock().now();
+        let added = self.table.lock().add(channel.name(), notice, now, &mut guard);
         if let Err(QueueFull) = added {
             self.metrics.channels.join_leave_lost();
         }
@@ -95,7 +63,15 @@ impl Notices {
 
     async fn publish_all(self: Arc<Self>, channel: ChannelName) {
         let mut backoff = RetryBackoff::new();
-        while let Some(notice) = self.oldest(&channel) {
+        loop {
+            let notice = match self.next(&channel) {
+                NextNotice::Publish(notice) => notice,
+                NextNotice::WaitUntil(time, changed) => {
+                    select(pin!(self.timeouts.sleep_until(time)), pin!(changed.notified())).await;
+                    continue;
+                }
+                NextNotice::None => return,
+            };
             let response = {
                 let content = notice.content();
                 self.logs.engine.append(&channel, &QuotaOwner::Operator, &content, None)
@@ -120,56 +96,37 @@ impl Notices {
         }
     }
 
-    /// Returns the notice to publish next. If the queue is empty, records that the channel's task has ended,
-    /// and returns `None`.
-    fn oldest(&self, channel: &ChannelName) -> Option<Notice> {
-        let (removed, is_settled) = {
-            let mut table = self.table.lock();
-            let is_running = table.is_running;
-            let queue = table.queues.get_mut(channel)?;
-            if let Some(oldest) = queue.notices.front().filter(|_| is_running) {
-                return Some(oldest.clone());
-            }
-            queue.has_task = false;
-            let is_empty = queue.notices.is_empty();
-            let removed = if is_empty { table.queues.remove(channel) } else { None };
-            table.running_tasks -= 1;
-            (removed, table.running_tasks == 0)
-        };
+    /// Returns what the channel's task must do next.
+    fn next(&self, channel: &ChannelName) -> NextNotice {
+        let now = self.timeouts.clock().now();
         // Drop the queue after releasing the lock, because its guard takes other locks.
-        drop(removed);
+        let (next, _removed, is_settled) = self.table.lock().next(channel, now);
         if is_settled {
             self.settled.notify_waiters();
         }
-        None
+        next
     }
 
     /// Removes the oldest notice, because it was published or is being dropped.
     fn remove_oldest(&self, channel: &ChannelName) {
-        let mut table = self.table.lock();
-        let oldest = table.queues.get_mut(channel).and_then(|queue| queue.notices.pop_front());
-        table.queued -= usize::from(oldest.is_some());
+        self.table.lock().remove_oldest(channel);
     }
 
     /// Starts publishing, including notices left by an earlier process.
     fn start_all(self: &Arc<Self>) {
-        let queued: Vec<ChannelName> = {
-            let mut table = self.table.lock();
-            table.is_running = true;
-            table.queues.keys().cloned().collect()
-        };
+        let queued = self.table.lock().start();
         queued.iter().for_each(|channel| self.start_publishing(channel));
     }
 
     /// Stops publishing. Remaining notices are left to the next process.
     fn stop(&self) {
-        self.table.lock().is_running = false;
+        self.table.lock().stop();
     }
 
     async fn settled(&self) {
         loop {
             let settled = self.settled.notified();
-            if self.table.lock().running_tasks == 0 {
+            if self.table.lock().has_no_task() {
                 return;
             }
             settled.await;
@@ -179,13 +136,11 @@ impl Notices {
     /// Returns all remaining notices, those of each channel oldest first.
     fn snapshot(&self) -> Vec<StoredNotice> {
         let table = self.table.lock();
-        let all = table.queues.iter().flat_map(|(channel, queue)| {
-            queue.notices.iter().map(|notice| StoredNotice {
-                channel: channel.as_str().to_owned(),
-                has_left: notice.kind == ContentKind::Left,
-                session: notice.session.bytes(),
-                user: notice.user.as_deref().map(ToOwned::to_owned),
-            })
+        let all = table.all().map(|(channel, notice)| StoredNotice {
+            channel: channel.as_str().to_owned(),
+            has_left: notice.kind == ContentKind::Left,
+            session: notice.session.bytes(),
+            user: notice.user.as_deref().map(ToOwned::to_owned),
         });
         all.collect()
     }
@@ -198,7 +153,7 @@ impl Notices {
             user: stored.user.as_deref().map(Into::into),
         };
         // The channel needs no guard: its log has messages, which keep it alive.
-        self.table.lock().add(channel, notice, &mut None).is_ok()
+        self.table.lock().add(channel, notice, self.timeouts.clock().now(), &mut None).is_ok()
     }
 }
 
@@ -293,49 +248,5 @@ impl JoinLeave {
         is_restored
             .then_some(())
             .ok_or(NotRestored::Contradiction("more join or leave notices than fit into the queue"))
-    }
-}
-
-/// The error when [`MAX_QUEUED`] is reached.
-#[derive(Debug)]
-struct QueueFull;
-
-impl NoticeTable {
-    /// Adds a notice. Takes `guard` if the channel has no queue yet. Otherwise the caller drops it after
-    /// releasing this lock.
-    fn add(
-        &mut self,
-        channel: &ChannelName,
-        notice: Notice,
-        guard: &mut Option<ChannelGuard<SessionRef>>,
-    ) -> Result<(), QueueFull> {
-        if self.queued >= MAX_QUEUED {
-            return Err(QueueFull);
-        }
-        self.queued += 1;
-        if let Some(queue) = self.queues.get_mut(channel) {
-            queue.notices.push_back(notice);
-        } else {
-            let queue = NoticeQueue { notices: [notice].into(), has_task: false, _guard: guard.take() };
-            self.queues.insert(channel.clone(), queue);
-        }
-        Ok(())
-    }
-
-    /// Whether the channel has notices but no task. If so, the caller must start the task.
-    fn needs_task(&mut self, channel: &ChannelName) -> bool {
-        let Self { queues, running_tasks, is_running, .. } = self;
-        let Some(queue) = queues.get_mut(channel).filter(|queue| *is_running && !queue.has_task) else {
-            return false;
-        };
-        queue.has_task = true;
-        *running_tasks += 1;
-        true
-    }
-}
-
-impl Notice {
-    fn content(&self) -> Content<'static> {
-        Content::join_or_leave(self.kind, &self.session.to_string(), self.user.as_deref())
     }
 }

@@ -4,6 +4,7 @@ mod command_source;
 mod delivery;
 mod direct_messages;
 mod join_leave;
+mod notice_table;
 mod restore;
 mod server_subscriptions;
 mod subscribe;

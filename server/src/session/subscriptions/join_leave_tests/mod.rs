@@ -22,7 +22,7 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 
 use super::CommandSource;
-use super::join_leave::MAX_QUEUED;
+use super::notice_table::{JOIN_INTERVAL, MAX_QUEUED};
 use crate::auth::{Grant, Permission};
 use crate::client;
 use crate::client::slow_engine::{SlowControl, SlowEngine};
@@ -244,6 +244,7 @@ fn notices_beyond_the_limit_are_dropped_and_counted() {
     for _ in 0..MAX_QUEUED / 2 {
         assert!(world.subscribe(&session, "/a/x"));
         world.unsubscribe(&session, "/a/x");
+        world.time.advance(JOIN_INTERVAL);
     }
     assert_eq!(world.dropped(), 0);
     assert!(world.subscribe(&session, "/a/x") && world.subscribe(&other, "/a/y"));
@@ -260,6 +261,37 @@ fn notices_beyond_the_limit_are_dropped_and_counted() {
     assert_eq!(world.notices("/a/x").last(), Some(&line('-', &session)));
     assert_eq!(world.notices("/a/y"), [line('-', &other)]);
     assert_eq!(world.dropped(), 2);
+}
+
+/// The last state is announced even if it is the same as before: a client that has queried presence in the
+/// meantime may have seen another one.
+#[test]
+fn a_session_that_joins_repeatedly_is_announced_once_a_second() {
+    let world = JoinLeaveWorld::new();
+    let session = world.attach("ann", "*", None).session;
+    let mut expected = Vec::new();
+    for stays in [true, false] {
+        for _ in 0..100 {
+            assert!(world.subscribe(&session, "/a/x"));
+            world.unsubscribe(&session, "/a/x");
+        }
+        expected.extend([line('+', &session), line('-', &session)]);
+        world.tasks.poll_all();
+        world.tasks.poll_all();
+        world.tasks.poll_all();
+        assert_eq!(world.notices("/a/x"), expected);
+        if stays {
+            assert!(world.subscribe(&session, "/a/x"));
+        }
+        world.settle();
+        expected.push(line(if stays { '+' } else { '-' }, &session));
+        assert_eq!(world.notices("/a/x"), expected);
+        world.unsubscribe(&session, "/a/x");
+        expected.extend(stays.then(|| line('-', &session)));
+        world.settle();
+        world.time.advance(JOIN_INTERVAL);
+    }
+    assert_eq!(world.dropped(), 0);
 }
 
 #[test]
