@@ -15,7 +15,8 @@ pub(crate) struct AbuseOptions {
     #[command(flatten)]
     pub(super) server: ServerOptions,
     /// Attacks to run one after the other, separated by commas: frames, publishes, channels, suspended,
-    /// headers, handshakes, resume, history, tokens, fragments, slowread, events; or all
+    /// headers, handshakes, resume, history, presence, joins, tokens, fragments, slowread, events; or
+    /// all
     ///
     /// Controls: none (sends nothing), burn (sends nothing, but spends CPU time in the attacker).
     #[arg(long, value_name = "NAMES")]
@@ -52,6 +53,8 @@ pub(crate) enum Attack {
     Handshakes,
     Resume,
     History,
+    Presence,
+    Joins,
     Tokens,
     Fragments,
     Slowread,
@@ -108,7 +111,9 @@ impl Attack {
             Self::None | Self::Burn => (1, false),
             Self::History => (10, true),
             Self::Publishes | Self::Channels => (20, true),
-            Self::Suspended | Self::Resume | Self::Tokens | Self::Events => (50, true),
+            Self::Suspended | Self::Resume | Self::Presence | Self::Joins | Self::Tokens | Self::Events => {
+                (50, true)
+            }
             Self::Frames => (300, false),
             Self::Slowread => (500, true),
             Self::Fragments => (1_200, false),

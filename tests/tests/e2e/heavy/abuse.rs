@@ -52,6 +52,8 @@ fn no_attack_harms_a_concurrent_session() {
         "handshakes",
         "resume",
         "history",
+        "presence",
+        "joins",
         "tokens",
         "fragments",
         "slowread",

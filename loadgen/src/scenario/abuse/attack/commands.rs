@@ -1,6 +1,9 @@
 //! Attacks with commands, a hundred at a time: as many as a session may send per second by default.
 
 use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::interval;
 
 use super::{Attacker, BATCH_COMMANDS, CommandBatch};
 
@@ -41,11 +44,7 @@ pub(super) async fn publishes(attacker: Rc<Attacker>, index: u32) {
 pub(super) async fn channels(attacker: Rc<Attacker>, index: u32) {
     send_batches(&attacker, |round, id| {
         let channel = format!("abuse-{index}-{round}-{id}");
-        if index.is_multiple_of(2) {
-            publish(id, &channel, "0")
-        } else {
-            format!(r#"{{"id":{id},"subscribe":{{"channel":"{channel}"}}}}"#)
-        }
+        if index.is_multiple_of(2) { publish(id, &channel, "0") } else { subscribe(id, &channel) }
     })
     .await;
 }
@@ -64,6 +63,52 @@ pub(super) async fn history(attacker: Rc<Attacker>, index: u32) {
     .await;
 }
 
+/// Subscribes to one channel with all connections, and asks for its subscribers once a second, as often as a
+/// session may send commands, all at once.
+///
+/// The attack costs 50 bytes per list. A server should charge for the list, not for the command, and let other
+/// sessions act between two commands.
+pub(super) async fn presence(attacker: Rc<Attacker>, _: u32) {
+    const CHANNEL: &str = "abuse-presence";
+    let list = |id| format!(r#"{{"id":{id},"presence":{{"channel":"{CHANNEL}"}}}}"#);
+    let lists = CommandBatch::of((1..=BATCH_COMMANDS - 2).map(list));
+    loop {
+        let Some(mut session) = attacker.open(None).await else { continue };
+        attacker.send_batch(&mut session, &CommandBatch::of([subscribe(1, CHANNEL)])).await;
+        let mut second = interval(Duration::from_secs(1));
+        loop {
+            second.tick().await;
+            if !attacker.send_batch(&mut session, &lists).await {
+                break;
+            }
+        }
+    }
+}
+
+/// Joins and leaves a channel with one connection, as often as a session may, while all others listen. Without
+/// a namespace for `abuse-` with `join_leave`, the server announces nothing.
+///
+/// The attack costs 100 bytes per join and leave. A server should not announce each of them to everyone.
+pub(super) async fn joins(attacker: Rc<Attacker>, index: u32) {
+    const CHANNEL: &str = "abuse-joins";
+    let join = CommandBatch::of([subscribe(1, CHANNEL)]);
+    let leave = CommandBatch::of([format!(r#"{{"id":1,"unsubscribe":{{"channel":"{CHANNEL}"}}}}"#)]);
+    loop {
+        let Some(mut session) = attacker.open(None).await else { continue };
+        let is_joined = attacker.send_batch(&mut session, &join).await;
+        if index > 0 {
+            attacker.read_to_end(&mut session).await;
+        } else if is_joined {
+            let mut pause = interval(Duration::from_secs(2) / BATCH_COMMANDS);
+            while attacker.send_batch(&mut session, &leave).await
+                && attacker.send_batch(&mut session, &join).await
+            {
+                pause.tick().await;
+            }
+        }
+    }
+}
+
 /// Opens one session after the other, and sends each a batch of these commands.
 async fn send_batches(attacker: &Attacker, command: impl Fn(u64, u32) -> String) {
     for round in 0_u64.. {
@@ -73,6 +118,10 @@ async fn send_batches(attacker: &Attacker, command: impl Fn(u64, u32) -> String)
         // The server then keeps nothing of the session.
         session.connection.send(r#"{"close":{}}"#).await;
     }
+}
+
+fn subscribe(id: u32, channel: &str) -> String {
+    format!(r#"{{"id":{id},"subscribe":{{"channel":"{channel}"}}}}"#)
 }
 
 pub(super) fn publish(id: u32, channel: &str, data: &str) -> String {

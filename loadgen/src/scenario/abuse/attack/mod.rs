@@ -34,6 +34,8 @@ pub(super) fn worker(attack: Attack) -> ConnectionTask {
         Attack::Handshakes => worker!(requests::handshakes),
         Attack::Resume => worker!(sessions::resume),
         Attack::History => worker!(commands::history),
+        Attack::Presence => worker!(commands::presence),
+        Attack::Joins => worker!(commands::joins),
         Attack::Tokens => worker!(tokens::tokens),
         Attack::Fragments => worker!(frames::fragments),
         Attack::Slowread => worker!(slowread::slowread),
