@@ -139,6 +139,8 @@ export interface Presence {
   present: { session?: string; user: string | null; phase: string }[];
   /** Users of these sessions, each listed once, with the number of their sessions and of the sessions that have a connection. */
   users: { user: string; sessions: number; connections: number }[];
+  /** Whether there are more sessions than `present` lists. */
+  truncated?: boolean;
   incomplete?: string[];
 }
 

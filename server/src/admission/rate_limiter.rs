@@ -18,7 +18,7 @@ pub(crate) struct RateLimiter {
 }
 
 /// Decision about a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RateDecision {
     /// Execute the command.
     Allow,
@@ -36,25 +36,32 @@ impl RateLimiter {
         self.full_at.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a command, which is rejected if the rate is exceeded. `per_second` is the limit; 0 means
-    /// unlimited.
-    pub(crate) fn count_command(&self, per_second: u32, now: Timestamp) -> RateDecision {
-        decide(self.add(1, per_second, now), now)
+    /// Counts a command that costs as much as `cost` cheap ones, and is rejected if the rate is exceeded. A
+    /// rejected command counts as a cheap one. `per_second` is the limit; 0 means unlimited.
+    pub(crate) fn count_command(&self, cost: u32, per_second: u32, now: Timestamp) -> RateDecision {
+        let count = |full_at| {
+            let after = after_more(full_at, cost.min(per_second).into(), per_second, now);
+            if decide(after, now) == RateDecision::Allow {
+                return (after, RateDecision::Allow);
+            }
+            let after = after_more(full_at, 1, per_second, now);
+            (after, decide(after, now).max(RateDecision::TooFast))
+        };
+        count(self.update(|full_at| count(full_at).0)).1
     }
 
     /// Counts input, which is delayed if the rate is exceeded. `per_second` is the limit; 0 means unlimited.
     pub(crate) fn count_input(&self, count: usize, per_second: u32, now: Timestamp) {
-        self.add(count as u64, per_second, now);
+        self.update(|full_at| after_more(full_at, count as u64, per_second, now));
     }
 
-    /// Counts items, and returns when the bucket will be full again. Atomic, because HTTP requests of the
-    /// session run concurrently with its connection.
-    fn add(&self, count: u64, per_second: u32, now: Timestamp) -> u64 {
-        let more = |full_at| after_more(full_at, count, per_second, now);
-        let before =
-            self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| Some(more(full_at)));
-        let (Ok(before) | Err(before)) = before;
-        more(before)
+    /// Changes the time at which the bucket will be full again, and returns the previous one. Atomic, because
+    /// HTTP requests of the session run concurrently with its connection.
+    fn update(&self, change: impl Fn(u64) -> u64) -> u64 {
+        let change = |full_at| Some(change(full_at));
+        let (Ok(before) | Err(before)) =
+            self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+        before
     }
 
     /// When the next item may be processed.
@@ -98,11 +105,20 @@ impl<K: Eq + Hash> RateLimiters<K> {
         K: Borrow<Q>,
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
     {
+        self.try_count_cost(key, 1, now)
+    }
+
+    /// Like [`try_count`](Self::try_count), for an item that counts as `cost` items.
+    pub(crate) fn try_count_cost<Q>(&self, key: &Q, cost: u32, now: Timestamp) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+    {
         if self.per_second == 0 {
             return true;
         }
         let mut buckets = self.buckets.lock();
-        let after = self.after_one_more(&buckets, key, now);
+        let after = self.after_more(&buckets, key, cost, now);
         let Some(after) = after else { return false };
         let Buckets { full_at, sweep_at } = &mut *buckets;
         if full_at.len() >= *sweep_at {
@@ -122,7 +138,7 @@ impl<K: Eq + Hash> RateLimiters<K> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.per_second == 0 || self.after_one_more(&self.buckets.lock(), key, now).is_some()
+        self.per_second == 0 || self.after_more(&self.buckets.lock(), key, 1, now).is_some()
     }
 
     /// When the next item may be processed.
@@ -134,13 +150,13 @@ impl<K: Eq + Hash> RateLimiters<K> {
         next_at(self.buckets.lock().full_at.get(key).copied().unwrap_or_default())
     }
 
-    fn after_one_more<Q>(&self, buckets: &Buckets<K>, key: &Q, now: Timestamp) -> Option<u64>
+    fn after_more<Q>(&self, buckets: &Buckets<K>, key: &Q, cost: u32, now: Timestamp) -> Option<u64>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
         let full_at = buckets.full_at.get(key).copied().unwrap_or_default();
-        Some(after_more(full_at, 1, self.per_second, now))
+        Some(after_more(full_at, cost.min(self.per_second).into(), self.per_second, now))
             .filter(|after| decide(*after, now) == RateDecision::Allow)
     }
 }
@@ -174,7 +190,7 @@ mod tests {
     #[test]
     fn a_burst_of_one_second_then_single_items() {
         let rate = RateLimiter::default();
-        let burst = |count, ms| (0..count).map(|_| rate.count_command(10, at(ms))).collect::<Vec<_>>();
+        let burst = |count, ms| (0..count).map(|_| rate.count_command(1, 10, at(ms))).collect::<Vec<_>>();
         assert_eq!(burst(10, 0), [RateDecision::Allow; 10]);
         assert_eq!(burst(1, 50), [RateDecision::TooFast]);
         assert_eq!(burst(1, 201), [RateDecision::Allow], "the rejected one was counted as well");
@@ -184,9 +200,24 @@ mod tests {
     #[test]
     fn a_client_that_ignores_rejections_is_a_flood() {
         let rate = RateLimiter::default();
-        let decisions: Vec<_> = (0..21).map(|_| rate.count_command(10, at(0))).collect();
+        let decisions: Vec<_> = (0..21).map(|_| rate.count_command(1, 10, at(0))).collect();
         assert_eq!(decisions[10..20], [RateDecision::TooFast; 10]);
         assert_eq!(decisions[20], RateDecision::Flood);
+    }
+
+    #[test]
+    fn an_expensive_command_counts_more_than_its_rejection() {
+        let rate = RateLimiter::default();
+        let decisions: Vec<_> = (0..13).map(|_| rate.count_command(5, 10, at(0))).collect();
+        assert_eq!(decisions[..2], [RateDecision::Allow; 2]);
+        assert_eq!(decisions[2..12], [RateDecision::TooFast; 10], "each counts as one");
+        assert_eq!(decisions[12], RateDecision::Flood);
+        let rate = RateLimiter::default();
+        assert_eq!(rate.count_command(5, 3, at(0)), RateDecision::Allow, "at most a second's worth");
+        assert_eq!(rate.count_command(1, 3, at(0)), RateDecision::TooFast);
+        let users = RateLimiters::<String>::new(10);
+        let counts = [1, 5, 5, 4].map(|cost| users.try_count_cost("alice", cost, at(0)));
+        assert_eq!(counts, [true, true, false, true]);
     }
 
     #[test]
@@ -205,11 +236,9 @@ mod tests {
     #[test]
     fn zero_means_unlimited() {
         let (rate, users) = (RateLimiter::default(), RateLimiters::<String>::new(0));
-        assert!(
-            (0..10_000)
-                .all(|_| rate.count_command(0, at(0)) == RateDecision::Allow
-                    && users.try_count("alice", at(0)))
-        );
+        assert!((0..10_000).all(
+            |_| rate.count_command(1, 0, at(0)) == RateDecision::Allow && users.try_count("alice", at(0))
+        ));
     }
 
     #[test]

@@ -100,6 +100,9 @@ fn parse_sub(claim: Option<Value>) -> Result<Arc<str>, AuthError> {
         None => Err(bad("is missing")),
         Some(Value::String(sub)) if sub.is_empty() => Err(bad("is empty")),
         Some(Value::String(sub)) if sub.len() > MAX_USER_BYTES => Err(bad("is longer than 255 bytes")),
+        Some(Value::String(sub)) if sub.chars().any(char::is_control) => {
+            Err(bad("contains a control character"))
+        }
         Some(Value::String(sub)) => Ok(sub.into()),
         Some(_) => Err(bad("is not a string")),
     }

@@ -222,6 +222,7 @@ fn claims_are_checked() {
         (r#"{"sub":7}"#, bad("sub", "is not a string")),
         (&*long, Ok(())),
         (&*too_long, bad("sub", "is longer than 255 bytes")),
+        (r#"{"sub":"al\u0007ice"}"#, bad("sub", "contains a control character")),
         (r#"{"sub":"a","exp":1700000001}"#, Ok(())),
         (r#"{"sub":"a","exp":1700000000}"#, Err(AuthError::Expired)),
         (r#"{"sub":"a","exp":1700000000.001}"#, Ok(())),

@@ -12,7 +12,7 @@ use encke_core::session::ConnectionId;
 use encke_timeouts::{Stalled, Timeouts};
 use futures_util::future::select;
 
-use super::{Access, PartialMessageSender, SharedLimits};
+use super::{Access, PartialMessageSender, PresenceReplies, SharedLimits};
 use crate::admission::PartialMessage;
 use crate::reminders::Reminders;
 use crate::session::{SessionCell, SessionLogs, SessionRef, Sessions, Transport};
@@ -26,6 +26,7 @@ pub(crate) struct Services {
     pub(crate) logs: SessionLogs,
     pub(crate) reminders: Arc<Reminders>,
     pub(crate) access: Access,
+    pub(crate) presence_replies: PresenceReplies,
     /// Health of an engine outside this process.
     pub(crate) engine_health: Option<Arc<RedisHealth>>,
     /// The trace exporter, if traces are exported.

@@ -31,10 +31,15 @@ pub(super) fn too_fast(services: &Services) -> CommandError {
     CommandError { code: ErrorCode::RateLimited, message }
 }
 
-pub(super) fn user_too_fast(services: &Services) -> CommandError {
-    let limit = services.limits.user_rates.per_second();
-    let message =
-        format!("more than {limit} commands a second by one user (limits.user_commands_per_second)");
+pub(super) fn owner_too_fast(services: &Services, is_anonymous: bool) -> CommandError {
+    let limits = &services.limits;
+    let (limit, owner, key) = if is_anonymous {
+        let key = "anonymous_commands_per_second_per_address";
+        (limits.anonymous_rates.per_second(), "by the anonymous clients of one address", key)
+    } else {
+        (limits.user_rates.per_second(), "by one user", "user_commands_per_second")
+    };
+    let message = format!("more than {limit} commands a second {owner} (limits.{key})");
     CommandError { code: ErrorCode::RateLimited, message }
 }
 

@@ -7,10 +7,12 @@ use std::time::Duration;
 use encke_broker::engine::EngineResponse;
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
-use encke_core::dialect::{Command, CommandError, CommandRequest, Dialect, Response, Success, TextSink};
+use encke_core::dialect::{
+    Command, CommandError, CommandRequest, Dialect, Response, StartPosition, Success, TextSink,
+};
 
 use super::call::call;
-use super::errors::{too_fast, user_too_fast};
+use super::errors::{owner_too_fast, too_fast};
 use super::pending::{CommandKind, PendingCommands};
 use super::presence::presence;
 use super::publish::publish;
@@ -185,11 +187,9 @@ impl<D: Dialect, T: TextSink> CommandHandler<'_, D, T> {
         }
         let CommandContext { session, services, .. } = self.context;
         let now = services.timeouts.clock().now();
-        match session.commands.count_command(services.settings.commands_per_second, now) {
-            RateDecision::Allow if !is_within_user_rate(self.context, now) => {
-                self.respond_in_turn(id, Err(user_too_fast(services)));
-            }
-            RateDecision::Allow => match command {
+        let cost = command.as_ref().map_or(1, cost);
+        match session.commands.count_command(cost, services.settings.commands_per_second, now) {
+            RateDecision::Allow => match check_shared_rate(self.context, cost, now).and(command) {
                 Ok(command) => self.start(id, command),
                 Err(error) => self.respond_in_turn(id, Err(error)),
             },
@@ -273,9 +273,23 @@ impl<D: Dialect, T: TextSink> CommandHandler<'_, D, T> {
     }
 }
 
-/// Whether all sessions of the client's user together are within the user's rate. Sessions of anonymous
-/// clients have only their own rate.
-fn is_within_user_rate(context: CommandContext<'_>, now: Timestamp) -> bool {
-    let identity = context.session.identity();
-    identity.user().is_none_or(|user| context.services.limits.user_rates.try_count(user, now))
+/// Checks the rate of all sessions of the client's user, or of all anonymous sessions of its address.
+fn check_shared_rate(context: CommandContext<'_>, cost: u32, now: Timestamp) -> Result<(), CommandError> {
+    let CommandContext { session, services, source } = context;
+    let identity = session.identity();
+    let user = identity.user();
+    if services.limits.try_count_command(user, source.address(), cost, now) {
+        return Ok(());
+    }
+    Err(owner_too_fast(services, user.is_none()))
+}
+
+/// Returns how many cheap commands a command counts as. Listing subscribers and reading a history cost more
+/// than sending the command.
+fn cost(command: &Command<'_>) -> u32 {
+    match command {
+        Command::Presence { .. } => 5,
+        Command::Subscribe { begin: StartPosition::Newest(_), .. } => 2,
+        _ => 1,
+    }
 }

@@ -46,6 +46,11 @@ impl Inbox {
         (self.bytes_left, self.inputs_left) = (BYTES_PER_POLL, inputs);
     }
 
+    /// Uses up the budget for this many more bytes.
+    pub(super) fn use_up(&mut self, bytes: usize) {
+        self.bytes_left = self.bytes_left.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+
     pub(super) fn is_used_up(&self) -> bool {
         self.bytes_left == 0 || self.inputs_left == 0
     }

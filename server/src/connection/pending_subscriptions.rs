@@ -11,7 +11,7 @@ use futures_util::future::{BoxFuture, Either};
 
 use crate::client::Attachment;
 use crate::commands::subscribe_to;
-use crate::session::SubscribeOutcome;
+use crate::session::{CommandSource, SubscribeOutcome};
 
 type SubscribeResult = Result<SubscribeOutcome, CommandError>;
 
@@ -80,10 +80,10 @@ impl PendingSubscriptions {
     }
 
     /// Waits until the rate limits admit another subscription. Each subscription counts as a command of the
-    /// session and of its user. Excess subscriptions are delayed rather than rejected, because no client
+    /// session, and of its user or address. Excess subscriptions are delayed rather than rejected, because no client
     /// would read an error.
     fn poll_rate(&mut self, task: &mut Context<'_>, attachment: &Attachment) -> Poll<()> {
-        let Attachment { session, services, .. } = attachment;
+        let Attachment { session, services, mailbox, .. } = attachment;
         let clock = services.timeouts.clock();
         loop {
             if let Some(pause) = &mut self.pause {
@@ -93,15 +93,12 @@ impl PendingSubscriptions {
             let (now, identity) = (clock.now(), session.identity());
             let mut next_at = session.commands.next_at();
             if next_at <= now {
-                match identity.user() {
-                    Some(user) if !services.limits.user_rates.try_count(user, now) => {
-                        next_at = services.limits.user_rates.next_at(user)
-                    }
-                    _ => {
-                        session.commands.count_input(1, services.settings.commands_per_second, now);
-                        return Poll::Ready(());
-                    }
+                let (user, address) = (identity.user(), CommandSource::connection(mailbox).address());
+                if services.limits.try_count_command(user, address, 1, now) {
+                    session.commands.count_input(1, services.settings.commands_per_second, now);
+                    return Poll::Ready(());
                 }
+                next_at = services.limits.next_command_at(user, address);
             }
             self.pause = Some(services.timeouts.sleep_until(next_at));
         }

@@ -24,6 +24,9 @@ thread_local! {
     static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; BYTES_PER_POLL as usize].into());
 }
 
+/// Maximum number of bytes of unsent responses before another command is handled.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024;
+
 /// Why a connection's loop has stopped.
 enum Paused {
     Ended(Ending),
@@ -321,14 +324,21 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
     /// Handles the input in the inbox and then `read`.
     fn receive(&mut self, read: &mut [u8]) -> Option<End> {
         let (mut inbox, mut is_first) = (mem::take(&mut self.inbox), true);
+        let before = self.out.bytes.len();
         let end = inbox.handle(read, |bytes, fragments| {
             let is_first = mem::take(&mut is_first);
             if !P::can_receive(&self.commands) || !is_first && self.has_precedence() {
                 return None;
             }
+            // Send the responses before more commands add to them.
+            if self.out.bytes.len() >= MAX_RESPONSE_BYTES {
+                return None;
+            }
             let (protocol, mut link) = self.split();
             Some(protocol.receive(bytes, fragments, &mut link))
         });
+        // Output takes time, too: a small command may have a large response.
+        inbox.use_up(self.out.bytes.len().saturating_sub(before));
         inbox.account(&self.attachment);
         self.inbox = inbox;
         end

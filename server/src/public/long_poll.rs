@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::json::Json;
-use encke_core::dialect::{Command, Dialect, StartPosition};
+use encke_core::dialect::{
+    Command, CommandError, CommandRequest, Dialect, ErrorCode, Response, StartPosition,
+};
 use encke_core::session::{ConnectionKind, Phase};
 use futures_util::future::{Either, select};
 use hyper::body::Incoming;
@@ -64,6 +66,10 @@ pub(crate) fn accept<B>(
     })
 }
 
+/// Maximum number of bytes of replies before another command of the same request is carried out. A client may
+/// not read them.
+const MAX_REPLY_BYTES: usize = 64 * 1024;
+
 /// Executes the commands of a request. The time limit for the client's next request is the same as for the
 /// first request of a new client.
 pub(super) async fn command(
@@ -116,8 +122,13 @@ async fn replies(body: &[u8], context: CommandContext<'_>) -> Result<JsonArray, 
     services.count_frames(session, texts.len().saturating_sub(1));
     let (mut replies, mut any_received) = (JsonArray::default(), false);
     for text in texts {
+        let requests = Json::default().read(text);
+        if replies.len() >= MAX_REPLY_BYTES {
+            requests.for_each(|request| refuse(request, &mut replies));
+            continue;
+        }
         // The reply is complete before the next command begins.
-        let is_received = carry_out::<Json>(Json::default().read(text), context, &mut replies).await;
+        let is_received = carry_out::<Json>(requests, context, &mut replies).await;
         any_received |= is_received;
         if is_received && session.phase() == Phase::Closed(CloseReason::Client) && is_close(text) {
             // The client closed the session itself. Ignore the commands that follow.
@@ -140,6 +151,13 @@ async fn replies(body: &[u8], context: CommandContext<'_>) -> Result<JsonArray, 
     };
     replies.notify(&goaway(code, &services.entropy));
     Ok(replies)
+}
+
+/// Refuses a command because the replies before it are already large.
+fn refuse(CommandRequest { id, .. }: CommandRequest<'_, u64>, replies: &mut JsonArray) {
+    let message = "the replies to the commands before it are too large; send it in another request";
+    let result = Err(CommandError { code: ErrorCode::TooLarge, message: message.to_owned() });
+    Json::default().respond(&[Response { id, result }], replies);
 }
 
 fn gone() -> ApiError {

@@ -18,7 +18,7 @@ use crate::admission::{
 };
 use crate::auth::Revocations;
 use crate::backend::Backend;
-use crate::client::{self, Access, ClientSettings, SharedLimits};
+use crate::client::{self, Access, ClientSettings, PresenceReplies, SharedLimits};
 use crate::config::{Config, EngineConfig, RedisSettings};
 use crate::events::Sinks;
 use crate::issuer::Issuer;
@@ -118,11 +118,13 @@ pub(crate) fn client_services_on(
             ),
             descriptors: DescriptorLimit::new(limits.descriptors.connections),
             user_rates: RateLimiters::new(limits.user_commands_per_second),
+            anonymous_rates: RateLimiters::new(limits.anonymous_commands_per_second_per_address),
             bad_signatures: RateLimiters::new(limits.bad_signatures_per_second),
             session_rates: RateLimiters::new(limits.sessions_per_second_per_address),
             partial_messages: PartialMessages::new(limits.receive_total),
             refusals: Refusals::new(Arc::clone(&metrics), Arc::clone(&timeouts)),
         },
+        presence_replies: PresenceReplies::default(),
         access: Access { auth: Arc::clone(&config.auth), issuer, backend },
         timeouts,
         sessions,

@@ -224,6 +224,11 @@ impl<S: Copy> Channel<S> {
         (state.subscribers.page(from, limit, exists), state.subscribers.len())
     }
 
+    /// Number of subscribers that were added or removed since the channel was created.
+    pub fn subscriber_changes(&self) -> u64 {
+        self.state.lock().subscribers.changes()
+    }
+
     /// Removes a subscriber. Does nothing if the key is no longer valid.
     pub fn remove_subscriber(&self, key: SubscriberKey) {
         let mut state = self.state.lock();

@@ -12,7 +12,11 @@ impl SubscriberKey {
 
 /// Subscribers of one channel.
 #[derive(Debug)]
-pub(super) struct Subscribers<S>(Slab<SubscriberEntry<S>>);
+pub(super) struct Subscribers<S> {
+    entries: Slab<SubscriberEntry<S>>,
+    /// Number of subscribers that were added or removed.
+    changes: u64,
+}
 
 #[derive(Debug)]
 struct SubscriberEntry<S> {
@@ -27,31 +31,37 @@ pub(super) type Notification<S> = (S, SubscriptionSlot);
 
 impl<S> Default for Subscribers<S> {
     fn default() -> Self {
-        Self(Slab::new())
+        Self { entries: Slab::new(), changes: 0 }
     }
 }
 
 impl<S: Copy> Subscribers<S> {
     pub(super) fn add(&mut self, subscriber: S, slot: SubscriptionSlot) -> SubscriberKey {
-        SubscriberKey(self.0.insert(SubscriberEntry { subscriber, slot, waiting: false }))
+        self.changes += 1;
+        SubscriberKey(self.entries.insert(SubscriberEntry { subscriber, slot, waiting: false }))
     }
 
     /// Removes a subscriber. Returns whether it was present.
     pub(super) fn remove(&mut self, key: SubscriberKey) -> bool {
-        let was_there = self.0.try_remove(key.0).is_some();
-        if self.0.is_empty() {
+        let was_there = self.entries.try_remove(key.0).is_some();
+        self.changes += u64::from(was_there);
+        if self.entries.is_empty() {
             // Release the memory of a large audience.
-            self.0 = Slab::new();
+            self.entries = Slab::new();
         }
         was_there
     }
 
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
     }
 
     pub(super) fn set_waiting(&mut self, key: SubscriberKey) {
-        if let Some(subscriber) = self.0.get_mut(key.0) {
+        if let Some(subscriber) = self.entries.get_mut(key.0) {
             subscriber.waiting = true;
         }
     }
@@ -64,9 +74,9 @@ impl<S: Copy> Subscribers<S> {
         at: usize,
         max_examined: usize,
     ) -> Option<(usize, Option<Notification<S>>)> {
-        let end = self.0.capacity();
+        let end = self.entries.capacity();
         for index in at..end.min(at + max_examined) {
-            if let Some(subscriber) = self.0.get_mut(index)
+            if let Some(subscriber) = self.entries.get_mut(index)
                 && std::mem::take(&mut subscriber.waiting)
             {
                 return Some((index + 1, Some((subscriber.subscriber, subscriber.slot))));
@@ -78,8 +88,8 @@ impl<S: Copy> Subscribers<S> {
     /// Returns the subscribers from index `from` on, each with its index. Subscribers that no longer exist
     /// are skipped, so a page has fewer than `limit` entries only if there are no more.
     pub(super) fn page(&self, from: usize, limit: usize, exists: impl Fn(&S) -> bool) -> Vec<(usize, S)> {
-        (from..self.0.capacity())
-            .filter_map(|index| Some((index, self.0.get(index)?.subscriber)))
+        (from..self.entries.capacity())
+            .filter_map(|index| Some((index, self.entries.get(index)?.subscriber)))
             .filter(|(_, subscriber)| exists(subscriber))
             .take(limit)
             .collect()

@@ -1,10 +1,11 @@
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::IgnoredAny;
 use serde::ser::{Error, SerializeMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::CommandError;
 use crate::close::CloseCode;
@@ -113,10 +114,16 @@ pub enum Success<'a> {
         /// Users of the sessions in `members`, except anonymous sessions.
         #[serde(borrow, default)]
         users: Vec<UserPresence<'a>>,
+        /// Whether there are more sessions than in `members`, because the reply would be too large.
+        #[serde(default, skip_serializing_if = "is_false")]
+        truncated: bool,
         /// Nodes that share the channel but did not report their subscribers.
         #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
         incomplete: Vec<Cow<'a, str>>,
     },
+    /// A result that several clients receive.
+    #[serde(skip_deserializing)]
+    Shared(SharedJson),
     /// Result of [`super::Command::Publish`].
     Published {
         /// Offset of the message in the channel.
@@ -139,6 +146,35 @@ pub enum Success<'a> {
     /// No data.
     #[serde(serialize_with = "no_data", deserialize_with = "any_data")]
     Done,
+}
+
+/// JSON that was written once for several clients.
+#[derive(Clone, Debug)]
+pub struct SharedJson(Arc<RawValue>);
+
+impl From<&Success<'_>> for SharedJson {
+    fn from(success: &Success<'_>) -> Self {
+        let json = to_raw_value(success).expect("serializing our own types cannot fail");
+        Self(json.into())
+    }
+}
+
+impl Serialize for SharedJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl PartialEq for SharedJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Eq for SharedJson {}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Writes JSON unmodified.

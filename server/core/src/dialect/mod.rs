@@ -14,7 +14,7 @@ mod ping_frame;
 mod publish_key;
 
 pub use command::{Command, CommandError, CommandRequest, ErrorCode, Since, StartPosition};
-pub use event::{Member, Response, ServerEvent, Success, UserPresence};
+pub use event::{Member, Response, ServerEvent, SharedJson, Success, UserPresence};
 pub use name::DialectName;
 pub use ping_frame::{ping_payload, pong_seq};
 pub use publish_key::PublishKey;

@@ -133,6 +133,29 @@ fn posted_commands_count_towards_the_session_rate() {
     server.await_lifecycle(&hello.session, "opened connect, closed limit");
 }
 
+/// A client need not read the replies, so they must not become much larger than its request.
+#[test]
+fn commands_after_large_replies_are_refused() {
+    let server = RunningServer::with_tokens(&[]);
+    // Each name takes 510 bytes, because quotes are escaped.
+    let users = (0..40).map(|number| format!("{number:03}{}", "\"".repeat(252)));
+    let _present: Vec<Client> = users
+        .map(|user| {
+            let mut client = server.client_of(&user);
+            client.subscribe("room");
+            client
+        })
+        .collect();
+    let client = server.client_of("eve");
+    let presence = r#"{"id":1,"presence":{"channel":"room"}}"#;
+    let query = command_query(&client.hello);
+    let replies =
+        PollClient::connect(server.public).post(&query, format!("[{presence},{presence},{presence}]")).json();
+    assert_eq!(replies[1]["reply"]["ok"]["truncated"], true);
+    assert_eq!(replies[1]["reply"]["ok"]["total"], 40);
+    assert_eq!(replies[2]["reply"]["error"]["code"], "too_large");
+}
+
 #[test]
 fn another_users_token_changes_nothing() {
     let server = RunningServer::with_tokens(&[]);

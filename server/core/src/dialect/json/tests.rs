@@ -32,6 +32,7 @@ fn server_messages_have_the_specified_bytes() {
             Member { session: None, user: None, phase: "suspended" },
         ],
         users: vec![UserPresence { user: "alice".into(), sessions: 1, connections: 1 }],
+        truncated: true,
         incomplete: vec!["n_1".into()],
     };
     let error = CommandError { code: ErrorCode::UnknownCommand, message: "no".into() };
@@ -183,6 +184,7 @@ fn errors_and_successes_with_an_id_are_answered() {
         total: 1,
         members,
         users,
+        truncated: false,
         incomplete,
     };
     let subscribed =
@@ -196,7 +198,10 @@ fn errors_and_successes_with_an_id_are_answered() {
         Response { id: Some(3), result: Ok(subscribed) },
         Response { id: Some(4), result: Ok(Success::Published { offset: 42, epoch: "e".into() }) },
         Response { id: Some(5), result: Ok(presence(members, users, Vec::new())) },
-        Response { id: Some(6), result: Ok(presence(Vec::new(), Vec::new(), vec!["n_1".into()])) },
+        Response {
+            id: Some(6),
+            result: Ok(Success::Shared((&presence(Vec::new(), Vec::new(), vec!["n_1".into()])).into())),
+        },
         Response { id: Some(7), result: Ok(Success::Called { data: r#"{"a":[1e3,"\u00e4"]}"#.into() }) },
         Response { id: Some(8), result: Err(own) },
     ];

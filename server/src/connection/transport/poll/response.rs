@@ -37,7 +37,7 @@ impl JsonArray {
         Json::default().notify(event, self);
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
