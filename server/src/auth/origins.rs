@@ -9,7 +9,7 @@ const ANY: &str = "*";
 #[derive(Clone, Debug, Default)]
 pub struct Origins {
     any: bool,
-    /// Listed origins, in lower case.
+    /// Listed origins, as browsers send them.
     listed: Box<[Box<str>]>,
 }
 
@@ -26,7 +26,7 @@ impl Origins {
     /// # Errors
     /// [`BadOrigin`].
     pub fn check(text: &str) -> Result<(), BadOrigin> {
-        let exact = || !text.contains('*') && Origin::parse(text).is_some();
+        let exact = || !text.contains('*') && Origin::parse(&normalize(text)).is_some();
         if text == ANY || exact() { Ok(()) } else { Err(BadOrigin) }
     }
 
@@ -35,7 +35,7 @@ impl Origins {
     pub fn new(list: &[String]) -> Self {
         Self {
             any: list.iter().any(|origin| origin == ANY),
-            listed: list.iter().map(|origin| origin.to_lowercase().into()).collect(),
+            listed: list.iter().map(|origin| normalize(origin).into()).collect(),
         }
     }
 
@@ -60,6 +60,17 @@ impl Origins {
         (origin.is_of(&host) && !(unguarded && host.is_name()))
             || (origin.authority.is_loopback() && host.is_loopback())
     }
+}
+
+/// Returns an origin as browsers send it: in lower case, without the scheme's default port and without the
+/// slash at the end of the page's address.
+fn normalize(origin: &str) -> String {
+    let origin = origin.strip_suffix('/').unwrap_or(origin).to_lowercase();
+    let default = Origin::parse(&origin).and_then(|parsed| {
+        let port = parsed.default_port.filter(|port| parsed.authority.port == Some(*port))?;
+        origin.strip_suffix(&format!(":{port}")).map(ToOwned::to_owned)
+    });
+    default.unwrap_or(origin)
 }
 
 /// Parsed `Origin`: `scheme://host[:port]`.
@@ -99,6 +110,25 @@ mod tests {
 
     fn origins(list: &[&str]) -> Origins {
         Origins::new(&list.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn origins_are_listed_in_any_form() {
+        for entry in [
+            "https://app.example",
+            "https://App.example/",
+            "https://app.example:443",
+            "HTTPS://app.example:443/",
+        ] {
+            assert_eq!(Origins::check(entry), Ok(()), "{entry}");
+            let listed = origins(&[entry]);
+            assert!(listed.allows(Some("https://app.example"), Some("chat.example"), true), "{entry}");
+            assert!(!listed.allows(Some("http://app.example"), Some("chat.example"), true), "{entry}");
+            assert!(!listed.allows(Some("https://app.example:80"), Some("chat.example"), true), "{entry}");
+        }
+        for entry in ["https://app.example//", "https://app.example/page", "/"] {
+            assert_eq!(Origins::check(entry), Err(BadOrigin), "{entry}");
+        }
     }
 
     #[test]

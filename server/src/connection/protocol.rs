@@ -70,7 +70,7 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
     }
 
     /// Records that a channel that the request asked for was subscribed to.
-    fn subscribed(&mut self, _outcome: &SubscribeOutcome, _begin: StartPosition<'static>, _recovered: bool) {}
+    fn subscribed(&mut self, _outcome: &SubscribeOutcome, _begin: StartPosition<'static>) {}
 
     /// Greets the client, once the channels that its request asked for are subscribed to or `refused`.
     fn greet(&mut self, _refused: &[RefusedChannel], _recovered: bool, _link: &mut Link<'_, Self::Commands>) {

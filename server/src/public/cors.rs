@@ -3,7 +3,8 @@
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue,
+    ORIGIN, VARY,
 };
 
 use crate::client::Caller;
@@ -26,6 +27,8 @@ pub(super) fn preflight(
     allowed.extend(self::headers(headers.get(ORIGIN), Cookies::Ignored));
     allowed.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
     allowed.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed_headers));
+    // Two hours, the most that Chromium honours. Otherwise, a page would ask before every poll.
+    allowed.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("7200"));
     reply
 }
 

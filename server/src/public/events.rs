@@ -1,7 +1,8 @@
 //! Requests for an event stream.
 
+use std::borrow::Cow;
+
 use encke_core::close::CloseCode;
-use encke_core::dialect::Since;
 use encke_core::session::ConnectionKind;
 use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue, ORIGIN};
 use hyper::{Request, StatusCode};
@@ -10,8 +11,9 @@ use super::cors::{self, Cookies};
 use super::query::Query;
 use crate::admission::RefusalReason;
 use crate::client::{Caller, ClientSettings, Refusal, Services};
-use crate::connection::transport::sse::{Accepted, END_EVENT_ID, EventId, write_farewell};
+use crate::connection::transport::sse::{Accepted, ClientPositions, END_EVENT_ID, EventId, write_farewell};
 use crate::http::reply::{no_content, with};
+use crate::http::request::parameter;
 use crate::http::{ApiError, Reply};
 
 const EVENT_STREAM: &str = "text/event-stream";
@@ -28,7 +30,7 @@ pub(crate) fn accept<B>(
     // Allow the page to read why the stream was refused.
     let refuse = |reply| Box::new(cors::allow(reply, caller, request.headers(), Cookies::Ignored));
     // 204 is the only response after which an `EventSource` does not try again.
-    if caller.origin_allowed && request.headers().get(LAST_EVENT_ID).is_some_and(|id| id == END_EVENT_ID) {
+    if caller.origin_allowed && last_event_id(request).is_some_and(|id| id == END_EVENT_ID) {
         return Err(refuse(no_content()));
     }
     let admit = || {
@@ -49,13 +51,11 @@ pub(crate) fn accept<B>(
 pub(super) fn read<B>(
     request: &Request<B>,
     settings: &ClientSettings,
-) -> Result<(Query, Vec<Option<Since<'static>>>), ApiError> {
+) -> Result<(Query, ClientPositions), ApiError> {
     let mut query = Query::read(request, ConnectionKind::Events, settings)?;
-    let mut positions = Vec::new();
+    let mut positions = ClientPositions::NONE;
     let session = &mut query.wanted.session;
-    if let Some(id) = request.headers().get(LAST_EVENT_ID).and_then(|id| id.to_str().ok())
-        && let Some(id) = EventId::parse(id)
-    {
+    if let Some(id) = last_event_id(request).and_then(|id| EventId::parse(&id)) {
         (session.resume, session.seq, positions) = (Some(id.token), Some(id.seq), id.positions);
     }
     // An `EventSource` without channels would receive nothing in a new session.
@@ -64,6 +64,15 @@ pub(super) fn read<B>(
         return Err(ApiError::bad_request("nothing to read: specify channels=a,b or a session to resume"));
     }
     Ok((query, positions))
+}
+
+/// Returns the id of the last event that the client has received. Some implementations of `EventSource` send
+/// it in the query, since the header requires a preflight.
+fn last_event_id<B>(request: &Request<B>) -> Option<Cow<'_, str>> {
+    match request.headers().get(LAST_EVENT_ID) {
+        Some(id) => id.to_str().ok().map(Cow::Borrowed),
+        None => parameter(request.uri(), "lastEventId"),
+    }
 }
 
 /// Sends the client away with an event stream, because an `EventSource` treats any status but 200 as final.

@@ -159,7 +159,8 @@ impl<'a> SessionlessConnection<'a> {
             ("/encke.js", &Method::GET | &Method::HEAD) => module(request.headers()),
             ("/events", &Method::OPTIONS) => {
                 // `EventSource` sends no preflight; a polyfill or `fetch` must.
-                cors::preflight(caller, request.headers(), "GET", "last-event-id")
+                let headers = "authorization, cache-control, last-event-id";
+                cors::preflight(caller, request.headers(), "GET", headers)
             }
             ("/poll", &Method::OPTIONS) => {
                 cors::preflight(caller, request.headers(), "GET, POST", "authorization, content-type")

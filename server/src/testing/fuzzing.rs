@@ -36,9 +36,10 @@ pub struct EventId {
     pub token: String,
     /// Seq of the last event that the client has received.
     pub seq: u64,
-    /// Epoch and offset in each channel of the URL, if the client knows them. Empty if the id contains no
-    /// positions.
-    pub positions: Vec<Option<(String, u64)>>,
+    /// Channel, epoch and offset of each known position.
+    pub positions: Vec<(String, String, u64)>,
+    /// Whether the client has been following channels whose positions are unknown.
+    pub has_others: bool,
 }
 
 /// Parameters in the query of a WebSocket upgrade.
@@ -58,9 +59,10 @@ pub struct UpgradeQuery {
 #[must_use]
 pub fn event_id(text: &str) -> Option<EventId> {
     let sse::EventId { token, seq, positions } = sse::EventId::parse(text)?;
-    let positions = positions.into_iter();
-    let positions = positions.map(|since| since.map(|since| (since.epoch.into_owned(), since.offset)));
-    Some(EventId { token, seq, positions: positions.collect() })
+    let sse::ClientPositions { known, has_others } = positions;
+    let positions =
+        known.into_iter().map(|(key, since)| (key.to_string(), since.epoch.into_owned(), since.offset));
+    Some(EventId { token, seq, positions: positions.collect(), has_others })
 }
 
 /// Parses a resume token. Returns it as the server would write it.

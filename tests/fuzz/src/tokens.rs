@@ -13,7 +13,7 @@ pub(crate) fn run(input: &[u8]) {
         assert_eq!(token, text, "a resume token must have one text form");
     }
     let Some(id) = fuzzing::event_id(text) else { return };
-    for (epoch, _) in id.positions.iter().flatten() {
+    for (_, epoch, _) in &id.positions {
         let is_harmless = epoch.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
         assert!(is_harmless && epoch.len() <= 32, "{epoch:?} is written into every event");
     }
@@ -21,12 +21,8 @@ pub(crate) fn run(input: &[u8]) {
     assert_eq!(fuzzing::event_id(&again), Some(id), "{again}");
 }
 
-fn write(EventId { token, seq, positions }: &EventId) -> String {
-    let positions = positions.iter().map(|position| match position {
-        Some((epoch, offset)) => format!("{epoch}:{offset}"),
-        None => String::new(),
-    });
-    let positions = positions.collect::<Vec<_>>();
-    let separator = if positions.is_empty() { "" } else { ";" };
-    format!("{token}:{seq}{separator}{}", positions.join(","))
+fn write(EventId { token, seq, positions, has_others }: &EventId) -> String {
+    let positions = positions.iter().map(|(channel, epoch, offset)| format!("{channel}:{epoch}:{offset}"));
+    let entries = positions.chain(has_others.then(|| "*".to_owned()));
+    format!("{token}:{seq};{}", entries.collect::<Vec<_>>().join(","))
 }

@@ -151,6 +151,8 @@ pub enum StartPosition<'a> {
     After(Since<'a>),
     /// With this many of the newest messages, or as many as the log still has.
     Newest(u64),
+    /// Like `Newest`, after a gap: the client may have missed messages, and does not know which.
+    Unknown(u64),
 }
 
 impl StartPosition<'_> {
@@ -161,6 +163,7 @@ impl StartPosition<'_> {
             Self::Now => StartPosition::Now,
             Self::After(since) => StartPosition::After(since.into_owned()),
             Self::Newest(count) => StartPosition::Newest(count),
+            Self::Unknown(count) => StartPosition::Unknown(count),
         }
     }
 }

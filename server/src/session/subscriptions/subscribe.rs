@@ -170,7 +170,13 @@ impl Subscriptions {
                     }
                 };
                 let SubscriptionStart { cursor: start_offset, recovered, .. } = start;
-                SubscribeOutcome { channel: Arc::clone(channel), offset: log.last, start_offset, recovered }
+                SubscribeOutcome {
+                    channel: Arc::clone(channel),
+                    is_new: true,
+                    offset: log.last,
+                    start_offset,
+                    recovered,
+                }
             });
             let joined = joined.map_err(|Retired| SubscribeError::Engine(EngineError::Unavailable))?;
             self.join_leave.enqueue_join(session, &state.identity, channel);
@@ -210,7 +216,13 @@ impl Subscriptions {
                 state.machine.outbox_mut().grant(slot);
             }
             let offset = channel.last_offset();
-            return Ok(Some(SubscribeOutcome { channel, offset, start_offset: offset, recovered: None }));
+            return Ok(Some(SubscribeOutcome {
+                channel,
+                is_new: false,
+                offset,
+                start_offset: offset,
+                recovered: None,
+            }));
         }
         let limit = self.limits.subscriptions;
         let own = state.machine.outbox().subscriptions().filter(|it| !it.channel.channel.name().is_direct());

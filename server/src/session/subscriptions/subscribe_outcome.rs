@@ -8,6 +8,8 @@ use crate::session::channels::Channel;
 #[derive(Debug)]
 pub(crate) struct SubscribeOutcome {
     pub(crate) channel: Arc<Channel>,
+    /// Whether the session was not subscribed to the channel before.
+    pub(crate) is_new: bool,
     /// Offset of the newest message in the log when the subscription began.
     pub(crate) offset: u64,
     /// Offset of the message before the first one to be sent.

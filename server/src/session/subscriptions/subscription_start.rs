@@ -25,6 +25,10 @@ impl SubscriptionStart {
                 let cursor = log.last.saturating_sub(*count).max(log.first - 1);
                 Self { cursor, gap: false, recovered: None }
             }
+            StartPosition::Unknown(count) => {
+                let newest = Self::of(&StartPosition::Newest(*count), continues, log);
+                Self { gap: true, recovered: Some(false), ..newest }
+            }
             // The log's epoch has changed, so the client has no message of the new epoch.
             StartPosition::After(since) if !continues(since) => {
                 Self { cursor: log.first - 1, gap: true, recovered: Some(false) }
@@ -46,7 +50,7 @@ mod tests {
 
     #[test]
     fn subscription_start_positions() {
-        use StartPosition::{Newest, Now};
+        use StartPosition::{Newest, Now, Unknown};
         let after = |epoch: &'static str, offset| StartPosition::After(Since { epoch: epoch.into(), offset });
         let (log, empty) = (LogBounds { first: 5, last: 9 }, LogBounds { first: 10, last: 9 });
         let table = [
@@ -56,6 +60,8 @@ mod tests {
             (after("e", 3), log, (3, false, Some(false))),
             (after("e", 10), log, (9, true, Some(false))),
             (after("old", 7), log, (4, true, Some(false))),
+            (Unknown(0), log, (9, true, Some(false))),
+            (Unknown(2), log, (7, true, Some(false))),
             (Newest(0), log, (9, false, None)),
             (Newest(1), log, (8, false, None)),
             (Newest(5), log, (4, false, None)),

@@ -141,7 +141,7 @@ impl Simulation {
                 client.snapshots.clear();
                 let mut options = json!({ "channel": name_of(log) });
                 match &begin {
-                    StartPosition::Now => {}
+                    StartPosition::Now | StartPosition::Unknown(_) => {}
                     StartPosition::After(Since { epoch, offset }) => {
                         options["since"] = json!({ "epoch": epoch, "offset": offset });
                     }

@@ -97,8 +97,9 @@ impl DeliveryWriter for EventWriter<'_> {
     }
 
     fn gap(&mut self, seq: u64, channel: &Channel, gap: &ServerEvent<'_>, last: Option<u64>) {
-        if let Some(last) = last {
-            self.positions.advance(channel.name().as_str(), channel.epoch(), last);
+        match last {
+            Some(last) => self.positions.advance(channel.name().as_str(), channel.epoch(), last),
+            None => self.positions.advance_by_gap(channel.name().as_str()),
         }
         self.write_numbered(seq, gap);
     }
@@ -123,7 +124,7 @@ mod tests {
         write_farewell(&mut out, CloseCode::Kicked, &entropy);
         write_farewell(&mut out, CloseCode::Lifetime, &entropy);
         let text = concat!(
-            "id: s_a.b:7\ndata: {\"unsubscribed\":{\"channel\":\"news\",\"reason\":\"forbidden\"}}\n\n",
+            "id: s_a.b:7;\ndata: {\"unsubscribed\":{\"channel\":\"news\",\"reason\":\"forbidden\"}}\n\n",
             ":\n",
             "retry: 2147483647\n\nid: end\ndata: {\"goaway\":{\"reason\":\"kicked\",\"retry_ms\":2147483647}}\n\n",
             "retry: 1000\n\ndata: {\"goaway\":{\"reason\":\"lifetime\",\"retry_ms\":1000}}\n\n",

@@ -14,7 +14,6 @@ use std::future::Future;
 use std::sync::Arc;
 
 use encke_broker::channel::ChannelName;
-use encke_core::dialect::{Since, StartPosition};
 use futures_util::FutureExt;
 
 use crate::admission::OpenConnection;
@@ -23,8 +22,8 @@ use crate::connection::{Connection, PendingSubscriptions, Socket, drive};
 use crate::session::Attached;
 
 pub(crate) use event::{END_EVENT_ID, write_farewell};
-pub(crate) use positions::EventId;
 use positions::Positions;
+pub(crate) use positions::{ClientPositions, EventId};
 use protocol::EventStream;
 
 /// An accepted request for an event stream.
@@ -36,8 +35,7 @@ pub(crate) struct Accepted {
     pub(crate) channels: Vec<ChannelName>,
     /// Number of newest messages to send first, for each channel in which the client has no position.
     pub(crate) last: u64,
-    /// Client's position in each channel, if known.
-    pub(crate) positions: Vec<Option<Since<'static>>>,
+    pub(crate) positions: ClientPositions,
 }
 
 /// Serves an accepted request to its end, on the socket it arrived on.
@@ -55,11 +53,10 @@ pub(crate) fn serve(
     let revoked = std::mem::take(&mut attached.revoked);
     let stream =
         EventStream { positions: Positions::new(&channels), open_connection: open_connection.compact() };
-    // Ignore the positions if their number differs from the number of channels: the channels of the URL have
-    // changed.
-    let positions = if positions.len() == channels.len() { positions } else { vec![None; channels.len()] };
-    let begin = |position: Option<_>| position.map_or(StartPosition::Newest(last), StartPosition::After);
-    let requested = channels.into_iter().zip(positions.into_iter().map(begin));
+    let requested = channels.into_iter().map(|channel| {
+        let begin = positions.begin(&channel, last);
+        (channel, begin)
+    });
     let subscriptions = PendingSubscriptions::new(requested, revoked);
     let mut connection = Connection::new(socket, Vec::new(), Attachment::new(attached, services), stream);
     connection.out = head.into();

@@ -36,8 +36,8 @@ impl<S: Socket> Protocol<S> for EventStream {
         Handled { bytes: bytes.len(), end: None }
     }
 
-    fn subscribed(&mut self, outcome: &SubscribeOutcome, begin: StartPosition<'static>, recovered: bool) {
-        self.positions.start(outcome, begin, recovered);
+    fn subscribed(&mut self, outcome: &SubscribeOutcome, begin: StartPosition<'static>) {
+        self.positions.start(outcome, begin);
     }
 
     /// Greets the client only now, because the hello tells it its position in each channel.

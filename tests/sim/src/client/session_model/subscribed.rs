@@ -88,7 +88,7 @@ impl SessionModel {
                 self.known.reported.extend(trimmed);
                 Some(start_offset)
             }
-            (StartPosition::Newest(_), _) => None,
+            (StartPosition::Newest(_) | StartPosition::Unknown(_), _) => None,
         };
         let Some(start_offset) = start_offset else { return Ok(()) };
         let mut position = ChannelPosition {
