@@ -128,7 +128,7 @@ fn a_preflight_is_answered() {
     let bayeux = ("GET, POST", "authorization, content-type, pragma, x-requested-with", Some("true"));
     for (path, (methods, headers, credentials)) in [
         ("/poll?resume=x", ("GET, POST", "authorization, content-type", None)),
-        ("/events", ("GET", "last-event-id", None)),
+        ("/events", ("GET", "authorization, cache-control, last-event-id", None)),
         ("/bayeux", bayeux),
         ("/bayeux/", bayeux),
         ("/bayeux/handshake", bayeux),
@@ -143,6 +143,7 @@ fn a_preflight_is_answered() {
             ),
         ));
         assert_eq!((answer.status, &*answer.body), (204, ""), "{path}");
+        assert_eq!(answer.header("access-control-max-age"), Some("7200"), "{path}");
         for (name, value) in [
             ("origin", Some(LISTED)),
             ("methods", Some(methods)),
