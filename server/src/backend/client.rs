@@ -86,7 +86,7 @@ impl Backend {
         request: &(impl Serialize + ?Sized),
     ) -> BoxFuture<'static, Result<T, HookError>> {
         let body = serde_json::to_vec(request).expect("all keys are strings");
-        let begun = self.admit(hook, caller, body.len());
+        let begun = self.admit(hook, &caller, body.len());
         let (permit, admitted) = match begun {
             Ok(begun) => begun,
             Err(problem) => {
@@ -97,7 +97,7 @@ impl Backend {
         let (sender, answer) = oneshot::channel();
         let this = Arc::clone(self);
         self.executor.spawn(Box::pin(async move {
-            let answer = this.exchange(hook, admitted, body).await;
+            let answer = this.exchange(hook, &caller, admitted, body).await;
             drop(permit);
             // Ignore the error: the receiver may have been dropped.
             let _ = sender.send(answer);
@@ -109,20 +109,21 @@ impl Backend {
     fn admit(
         &self,
         hook: HookKind,
-        caller: HookCaller,
+        caller: &HookCaller,
         length: usize,
     ) -> Result<(InFlightPermit, BreakerPass), HookError> {
         if length > MAX_BODY_BYTES {
             return Err(HookError::TooLarge);
         }
         let permit = self.in_flight.take(caller).ok_or(HookError::Overloaded)?;
-        let admitted = self.breaker(hook).lock().admit(self.timeouts.clock().now());
+        let admitted = self.breaker(hook).lock().admit(caller, self.timeouts.clock().now());
         Ok((permit, admitted.ok_or(HookError::Unavailable)?))
     }
 
     async fn exchange<T: DeserializeOwned>(
         &self,
         hook: HookKind,
+        caller: &HookCaller,
         admitted: BreakerPass,
         body: Vec<u8>,
     ) -> Result<T, HookError> {
@@ -134,7 +135,7 @@ impl Backend {
                 answer
             }
             Err(problem) => {
-                self.record_failure(hook, admitted, &problem);
+                self.record_failure(hook, caller, admitted, &problem);
                 Err(if matches!(problem, HookFailure::Outbound(OutboundError::TimedOut(_))) {
                     HookError::TimedOut
                 } else {
@@ -180,18 +181,24 @@ impl Backend {
     }
 
     fn record_success(&self, hook: HookKind) {
-        if self.breaker(hook).lock().record_success() {
+        if self.breaker(hook).lock().record_success(self.timeouts.clock().now()) {
             self.metrics.set_circuit_open(hook.into(), false);
             tracing::info!(hook = <&str>::from(hook), "backend recovered");
         }
     }
 
-    fn record_failure(&self, hook: HookKind, admitted: BreakerPass, problem: &HookFailure) {
+    fn record_failure(
+        &self,
+        hook: HookKind,
+        caller: &HookCaller,
+        admitted: BreakerPass,
+        problem: &HookFailure,
+    ) {
         let now: Timestamp = self.timeouts.clock().now();
         let hook_name = <&str>::from(hook);
-        if self.breaker(hook).lock().record_failure(admitted, now) {
+        if self.breaker(hook).lock().record_failure(caller, admitted, now) {
             self.metrics.set_circuit_open(hook.into(), true);
-            tracing::warn!(hook = hook_name, %problem, "backend is failing: circuit opened, and requests of clients are denied until it recovers");
+            tracing::warn!(hook = hook_name, %problem, "backend is failing: circuit opened, and requests are denied until it recovers");
         } else {
             tracing::debug!(hook = hook_name, %problem, "backend request failed");
         }

@@ -1,4 +1,4 @@
-use std::net::IpAddr;
+use encke_base::quota::QuotaOwner;
 
 /// Maximum size of a request body and of a response body, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -17,13 +17,21 @@ pub(crate) enum HookKind {
     Call,
 }
 
-/// Party on whose behalf the backend is called. Each has its own limit on requests in flight.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum HookCaller {
-    /// Session with this number.
-    Session(u128),
-    /// Client at this address that has no session yet.
-    Address(IpAddr),
+/// Client on whose behalf the backend is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HookCaller {
+    pub(crate) owner: QuotaOwner,
+    /// Number of the client's session. `None` if it has no session yet.
+    pub(crate) session: Option<u128>,
+}
+
+#[cfg(test)]
+impl HookCaller {
+    /// Creates a session of a user, or of an anonymous client at an address that all share.
+    pub(super) fn session_of(user: Option<&str>, session: u128) -> Self {
+        let owner = QuotaOwner::new(user.map(Into::into), [192, 0, 2, 1].into());
+        Self { owner, session: Some(session) }
+    }
 }
 
 /// Why an action is denied. The names of the variants are labels of metrics.

@@ -1,15 +1,14 @@
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use encke_base::locks::Mutex;
 use encke_base::metrics::BackendMetrics;
-use encke_base::quota::network;
+use encke_base::quota::QuotaOwner;
 
 use super::hook::HookCaller;
 
 /// Limits the number of requests in flight: in total, per session, and, for clients without a session, per
-/// network (half of the total).
+/// user or network (half of the total).
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     pub(super) max_total: usize,
@@ -25,11 +24,11 @@ pub(super) struct InFlightCounts {
     by_caller: HashMap<CallerKey, usize>,
 }
 
-/// Identifies callers that share one count: a session, or all clients of a network that have no session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Identifies callers that share one count: a session, or all clients of an owner that have no session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum CallerKey {
     Session(u128),
-    Network(IpAddr),
+    Connecting(QuotaOwner),
 }
 
 /// Permit for one request. Dropping it releases the slot.
@@ -41,20 +40,18 @@ pub(super) struct InFlightPermit {
 
 impl InFlight {
     /// Takes a permit, unless a limit is reached.
-    pub(super) fn take(self: &Arc<Self>, caller: HookCaller) -> Option<InFlightPermit> {
-        let (caller, max_per_caller) = match caller {
-            HookCaller::Session(number) => (CallerKey::Session(number), self.max_per_caller),
-            // New clients from one network must leave room for all others.
-            HookCaller::Address(address) => {
-                (CallerKey::Network(network(address)), self.max_total.div_ceil(2))
-            }
+    pub(super) fn take(self: &Arc<Self>, caller: &HookCaller) -> Option<InFlightPermit> {
+        let (caller, max_per_caller) = match caller.session {
+            Some(number) => (CallerKey::Session(number), self.max_per_caller),
+            // New clients of one owner must leave room for all others.
+            None => (CallerKey::Connecting(caller.owner.clone()), self.max_total.div_ceil(2)),
         };
         let InFlightCounts { all, by_caller } = &mut *self.counts.lock();
         let count = by_caller.get(&caller).copied().unwrap_or_default();
         if *all >= self.max_total || count >= max_per_caller {
             return None;
         }
-        by_caller.insert(caller, count + 1);
+        by_caller.insert(caller.clone(), count + 1);
         *all += 1;
         self.metrics.set_in_flight(*all);
         Some(InFlightPermit { caller, in_flight: Arc::clone(self) })
@@ -82,9 +79,10 @@ mod tests {
     #[test]
     fn requests_are_limited_per_caller_and_in_total() {
         let in_flight = Arc::new(InFlight { max_total: 4, max_per_caller: 2, ..InFlight::default() });
-        let take = |caller| in_flight.take(caller);
-        let session = HookCaller::Session;
-        let address = |last| HookCaller::Address(IpAddr::from([192, 0, 2, last]));
+        let take = |caller: HookCaller| in_flight.take(&caller);
+        let session = |number| HookCaller::session_of(None, number);
+        let address =
+            |last| HookCaller { owner: QuotaOwner::new(None, [192, 0, 2, last].into()), session: None };
         let first = take(session(1)).expect("a permit");
         let second = take(session(1)).expect("a permit");
         assert!(take(session(1)).is_none(), "the session has two already");

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use encke_base::quota::network;
+use encke_base::quota::{QuotaOwner, network};
 use encke_core::close::CloseCode;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -88,11 +88,9 @@ impl Services {
             headers: names.iter().filter_map(|name| header_line(headers, name)).collect(),
             cookies: find_cookies(headers, cookies),
         };
+        let hook_caller = HookCaller { owner: QuotaOwner::new(own.shared_user(), address), session: None };
         let by_backend = RefusalReason::Backend;
-        match backend
-            .call::<BackendClaims>(HookKind::Connect, HookCaller::Address(address), &hook_request)
-            .await
-        {
+        match backend.call::<BackendClaims>(HookKind::Connect, hook_caller, &hook_request).await {
             Ok(claimed) => match claimed.identity(self.timeouts.clock().unix_now()) {
                 Ok(identity) => Ok(identity.unwrap_or(own)),
                 Err(error) => refused(

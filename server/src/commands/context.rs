@@ -1,3 +1,4 @@
+use encke_base::quota::QuotaOwner;
 use encke_broker::channel::ChannelName;
 use encke_core::dialect::CommandError;
 use futures_util::FutureExt;
@@ -74,7 +75,9 @@ impl CommandContext<'_> {
         let backend = self.services.access.backend_for(hook)?;
         let (id, identity) = (self.session.id(), self.session.identity());
         let request = HookRequest { session: Some(id.to_string()), user: identity.user(), ..request() };
-        let answer = backend.call::<HookResponse>(hook, HookCaller::Session(id.number()), &request);
+        let owner = QuotaOwner::new(identity.shared_user(), self.source.address());
+        let caller = HookCaller { owner, session: Some(id.number()) };
+        let answer = backend.call::<HookResponse>(hook, caller, &request);
         Some(answer.map(|answer| answer.map_err(CommandError::from)).boxed())
     }
 }

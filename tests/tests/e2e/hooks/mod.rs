@@ -4,6 +4,8 @@
 mod call;
 // Authentication of clients.
 mod connect;
+// Clients that must not affect each other.
+mod isolation;
 // Authorisation of subscriptions and publishes.
 mod permission;
 

@@ -1,0 +1,51 @@
+use encke_tests::tokens::token;
+use encke_tests::{Backend, BackendReply, Client, RunningServer};
+use serde_json::{Value, json};
+
+use super::launch_with_hooks;
+
+const HOOKS: [&str; 4] = ["connect", "subscribe", "publish", "call"];
+const OVERLOADED: u16 = 4005;
+
+fn publish_and_call(data: &str) -> [Value; 2] {
+    [
+        json!({"id": 1, "publish": {"channel": data, "data": data}}),
+        json!({"id": 2, "call": {"method": "x", "data": data}}),
+    ]
+}
+
+/// Connects a client of this user that uses each hook, and asserts that nothing is refused.
+#[track_caller]
+fn assert_served(server: &RunningServer, user: &str) {
+    let mut client = server.client_of(user);
+    let subscribe = json!({"id": 0, "subscribe": {"channel": "news"}});
+    for command in [subscribe].into_iter().chain(publish_and_call("fine")) {
+        let reply = client.request(&command);
+        assert!(reply["ok"].is_object(), "{reply}");
+    }
+}
+
+#[test]
+fn failures_of_one_client_refuse_no_other() {
+    let backend = Backend::start();
+    backend.reply_with(|request| {
+        let body = request.json();
+        let fails = body["user"] == "eve" || body["channel"] == "bad" || body["data"] == "bad";
+        BackendReply::status(if fails { 500 } else { 200 })
+    });
+    let server = launch_with_hooks(&backend, &HOOKS).start();
+    let mut client = server.client_of("mallory");
+    for round in 0..3 {
+        for _ in 0..6 {
+            let connect = format!("token={}", token("eve", json!({})));
+            assert_eq!(Client::refusal_code(server.public, &connect), OVERLOADED);
+            let subscribe = json!({"id": 0, "subscribe": {"channel": "bad"}});
+            for command in [subscribe].into_iter().chain(publish_and_call("bad")) {
+                client.assert_refused(command, "unavailable");
+            }
+        }
+        for user in ["alice", "bob"] {
+            assert_served(&server, &format!("{user}{round}"));
+        }
+    }
+}
