@@ -48,12 +48,12 @@ impl Backend {
         entropy: Entropy,
         executor: Arc<dyn Executor>,
     ) -> Self {
-        let in_flight = Arc::new(InFlight {
-            max_total: settings.max_in_flight,
-            max_per_caller: settings.max_in_flight_per_session,
-            counts: Mutex::default(),
-            metrics: Arc::clone(&metrics),
-        });
+        let in_flight = Arc::new(InFlight::new(
+            settings.max_in_flight,
+            settings.max_in_flight_per_session,
+            settings.targets.iter().map(|(hook, _)| *hook),
+            Arc::clone(&metrics),
+        ));
         let client = OutboundClient::new(
             settings.trust.clone(),
             Arc::clone(&timeouts),
@@ -115,7 +115,7 @@ impl Backend {
         if length > MAX_BODY_BYTES {
             return Err(HookError::TooLarge);
         }
-        let permit = self.in_flight.take(caller).ok_or(HookError::Overloaded)?;
+        let permit = self.in_flight.take(hook, caller).ok_or(HookError::Overloaded)?;
         let admitted = self.breaker(hook).lock().admit(caller, self.timeouts.clock().now());
         Ok((permit, admitted.ok_or(HookError::Unavailable)?))
     }

@@ -1,4 +1,8 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use encke_tests::tokens::token;
+use encke_tests::waiting::until;
 use encke_tests::{Backend, BackendReply, Client, RunningServer};
 use serde_json::{Value, json};
 
@@ -48,4 +52,38 @@ fn failures_of_one_client_refuse_no_other() {
             assert_served(&server, &format!("{user}{round}"));
         }
     }
+}
+
+#[test]
+fn slow_calls_of_some_clients_refuse_no_other() {
+    const SESSIONS: usize = 18;
+    const CALLS: usize = 10;
+    let backend = Backend::start();
+    let released = Arc::new(AtomicBool::new(false));
+    let is_released = Arc::clone(&released);
+    backend.reply_with(move |request| {
+        if request.json()["data"] == "slow" {
+            until("the calls are released", || is_released.load(Ordering::Acquire));
+        }
+        BackendReply::status(200)
+    });
+    let server = launch_with_hooks(&backend, &HOOKS)
+        .set("backend.max_in_flight=64")
+        .set("backend.timeout=20s")
+        .set("limits.handshake_timeout=30s")
+        .start();
+    let users = (0..SESSIONS).map(|number| format!("user{}", number % 3));
+    let mut clients: Vec<_> = users.map(|user| server.client_of(&user)).collect();
+    for client in &mut clients {
+        (0..CALLS).for_each(|_| client.send(&publish_and_call("slow")[1]));
+    }
+    let refused = r#"encke_backend_requests_total{hook="call",outcome="overloaded"}"#;
+    until("each call is in flight or refused", || {
+        let metrics = server.admin.metrics();
+        metrics.value(refused) + metrics.value("encke_backend_in_flight") == (SESSIONS * CALLS) as f64
+    });
+    for user in ["alice", "alice", "bob"] {
+        assert_served(&server, user);
+    }
+    released.store(true, Ordering::Release);
 }
