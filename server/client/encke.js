@@ -23,7 +23,7 @@ export function connect(url, options = {}) {
   const commands = new Map();
   let session = {}; // Its query: `seq` is the last one emitted.
   let state = "connecting";
-  let link, timer, touchedAt, timeouts;
+  let link, timer, touchedAt, timeouts, auth;
   let lastId = 0, failures = 0, factor = 1;
   let at = 0, opened, betterAt = 0; // Indices of the current and the last working transport.
 
@@ -41,7 +41,7 @@ export function connect(url, options = {}) {
     touch(mine);
     const jwt = await tokenOf().catch(() => lost(mine, { reason: "token", answered: true }));
     if (mine !== link) return;
-    mine.query = jwt ? { token: jwt } : {};
+    mine.query = auth = jwt ? { token: jwt } : {};
     touch(mine);
     try {
       await (transport === "websocket" ? openWebSocket : openHttp)(mine);
@@ -50,10 +50,10 @@ export function connect(url, options = {}) {
     }
   }
 
-  const urlOf = (path, query) => `${base}${path}?${new URLSearchParams(query)}`;
+  const urlOf = (path, query) => `${base}${path}?${new URLSearchParams({ ...session, ...auth, ...query })}`;
 
   function openWebSocket(mine) {
-    const url = urlOf("ws", { heartbeat: "message", ...session, ...mine.query });
+    const url = urlOf("ws", { heartbeat: "message" });
     const socket = new WebSocket(url.replace("http", "ws"));
     mine.send = ({ text }) => socket.send(text);
     mine.end = () => {
@@ -68,20 +68,19 @@ export function connect(url, options = {}) {
   }
 
   async function openHttp(mine) {
-    const get = (path) => request(mine, path, { ...session, ...mine.query });
     sendByPost(mine);
     if (mine.transport === "poll") {
       // Checks that the session exists: a held poll does not tell.
-      if (session.resume) await request(mine, "poll", session, "[]");
+      if (session.resume) await request(mine, "poll", "[]");
       for (;;) {
         if (session.resume) confirm(mine);
-        receive(mine, await get("poll"));
+        receive(mine, await request(mine, "poll"));
         if (mine.held.length) await mine.posting; // A poll would return them again.
       }
     }
     // Without channels, only a poll opens a session.
-    if (!session.resume) for (const object of await get("poll")) handle(mine, object);
-    const reader = (await get("events")).pipeThrough(new TextDecoderStream()).getReader();
+    if (!session.resume) for (const object of await request(mine, "poll")) handle(mine, object);
+    const reader = (await request(mine, "events")).pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = ""; ; ) {
       const { done, value } = await reader.read();
       if (done) throw {};
@@ -101,7 +100,7 @@ export function connect(url, options = {}) {
         const batch = queue.splice(0, limit);
         try {
           const body = `[${batch.map(({ text }) => text)}]`;
-          for (const object of await request(mine, "poll", session, body)) handle(mine, object);
+          for (const object of await request(mine, "poll", body)) handle(mine, object);
         } catch (error) {
           if (error.status !== 413) return lost(mine, error);
           if (batch.length > 1) queue.unshift(...batch);
@@ -117,12 +116,12 @@ export function connect(url, options = {}) {
     };
   }
 
-  async function request(mine, path, query, body) {
+  async function request(mine, path, body) {
     if (mine !== link && body !== CLOSE) throw {};
     const signal = body ? AbortSignal.timeout(limit_ms(mine)) : (mine.ended = new AbortController()).signal;
     const headers = { "content-type": "application/json" };
     const post = body && { method: "POST", body, headers, keepalive: body === CLOSE };
-    const response = await fetch(urlOf(path, query), { cache: "no-store", signal, ...post });
+    const response = await fetch(urlOf(path), { cache: "no-store", signal, ...post });
     if (response.ok) return path === "events" ? response.body : await response.json();
     const { status } = response;
     const { error = {} } = await response.json().catch(() => ({}));
@@ -198,7 +197,7 @@ export function connect(url, options = {}) {
 
   async function sendClose() {
     if (link?.isOpen && link.end) link.send({ text: CLOSE });
-    else if (session.resume) await request({}, "poll", session, CLOSE).catch(() => {});
+    else if (session.resume) await request({}, "poll", CLOSE).catch(() => {});
   }
 
   function finish(reason) {

@@ -1,10 +1,12 @@
 //! Admission of clients to sessions, for all transports and dialects.
 
+use std::net::IpAddr;
+
 use encke_base::quota::network;
 use encke_broker::channel::ChannelName;
 use encke_core::close::CloseCode;
 
-use super::{Caller, Refusal, Services};
+use super::{Caller, Refusal, Services, TokenRule};
 use crate::admission::RefusalReason;
 use crate::auth::{Identity, Permission};
 use crate::http::ApiError;
@@ -32,7 +34,11 @@ impl Services {
         channels: &[ChannelName],
         has_ended: impl Fn() -> bool,
     ) -> Result<Attached, Refusal> {
-        let identity = self.identify_caller(caller, token.as_deref()).map_err(Refusal::Unidentified)?;
+        let (token, resumed) = (token.as_deref(), session.resume.as_deref());
+        let identity = match resumed.and_then(|resumed| self.sessions.find(resumed)) {
+            Some(found) => self.identify_for_session(caller, token, &found, TokenRule::Required)?,
+            None => self.identify_caller(caller, token).map_err(Refusal::Unidentified)?,
+        };
         self.admit_identified(caller, identity, session, channels, has_ended)
     }
 
@@ -67,18 +73,21 @@ impl Services {
                 }
                 Ok(attached)
             }
-            Err(refusal) => {
-                let (reason, detail) = self.describe(refusal);
-                self.limits.refusals.record(reason, address, detail);
-                Err(match refusal {
-                    // Make the client reconnect, so that the backend is called to authenticate it.
-                    AttachRefusal::SessionGone if caller.can_only_resume() => {
-                        Refusal::Unidentified(CloseCode::Overloaded)
-                    }
-                    refusal => Refusal::NotAttached(refusal),
-                })
-            }
+            Err(refusal) => Err(match self.refuse_attachment(refusal, address) {
+                // Make the client reconnect, so that the backend is called to authenticate it.
+                Refusal::NotAttached(AttachRefusal::SessionGone) if caller.can_only_resume() => {
+                    Refusal::Unidentified(CloseCode::Overloaded)
+                }
+                refusal => refusal,
+            }),
         }
+    }
+
+    /// Counts and logs a refusal.
+    pub(super) fn refuse_attachment(&self, refusal: AttachRefusal, address: IpAddr) -> Refusal {
+        let (reason, detail) = self.describe(refusal);
+        self.limits.refusals.record(reason, address, detail);
+        Refusal::NotAttached(refusal)
     }
 
     /// Counts and logs the refusal of a request.

@@ -53,8 +53,8 @@ impl Services {
             if let Some(identity) = self.identity_to_resume(resume, request.session.seq, &own) {
                 return AuthDecision { identity: Ok(identity), only_resume: true };
             }
-            if request.session.only_resume {
-                // The session no longer exists, and the client does not want a new one.
+            if request.session.only_resume && self.sessions.find(resume).is_none() {
+                // The client does not want a new session.
                 return decide(Ok(own));
             }
         }

@@ -7,9 +7,19 @@ use encke_broker::channel::ChannelName;
 use encke_core::close::CloseCode;
 
 use super::caller::{AuthDecision, AuthResult};
-use super::{Caller, Services};
+use super::{Caller, Refusal, Services};
 use crate::admission::RefusalReason;
 use crate::auth::{AuthError, Identity};
+use crate::session::{AttachRefusal, SessionCell};
+
+/// Whether a request that uses a session needs a token, if the server has keys to verify it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenRule {
+    Required,
+    /// For Bayeux messages after the handshake: stock clients send their token only with the handshake. A
+    /// token that is sent again is verified.
+    Optional,
+}
 
 impl Services {
     /// Returns the client's identity: the result of [`Self::authenticate`] if that was needed, otherwise the
@@ -35,6 +45,38 @@ impl Services {
                 IdentifyError::BadToken(_) => CloseCode::Unauthorized,
             }
         })
+    }
+
+    /// Returns the identity with which a request uses an existing session, on every transport: the request
+    /// must present the session's resume token, which has found the session, and a valid token of the
+    /// session's user.
+    ///
+    /// # Errors
+    /// Returns the refusal, after counting and logging it.
+    pub(crate) fn identify_for_session(
+        &self,
+        caller: &Caller,
+        token: Option<&str>,
+        session: &SessionCell,
+        rule: TokenRule,
+    ) -> Result<Identity, Refusal> {
+        let current = session.identity();
+        let is_by_backend = self.access.has_connect_hook() && caller.decision.is_none();
+        let is_omitted = rule == TokenRule::Optional && caller.token(token).is_none();
+        let presented = match is_omitted || (is_by_backend && !self.access.auth.needs_token()) {
+            true => None,
+            false => Some(self.identify_caller(caller, token).map_err(Refusal::Unidentified)?),
+        };
+        if presented.as_ref().is_some_and(|presented| !presented.is_same_user(&current)) {
+            return Err(self.refuse_attachment(AttachRefusal::WrongUser, caller.address));
+        }
+        // A token does not replace the identity that the backend has named.
+        if let Some(presented) = presented.filter(|_| !is_by_backend) {
+            return Ok(presented);
+        }
+        let now = self.timeouts.clock().unix_now();
+        let holds = current.expires().is_none_or(|expires| expires > now);
+        if holds { Ok(current) } else { Err(Refusal::Unidentified(CloseCode::TokenExpired)) }
     }
 
     /// Identifies the owner of a token from this address. The token may have arrived when a connection was

@@ -20,7 +20,7 @@ pub(crate) use admit::AdmitRequest;
 pub(crate) use attachment::Attachment;
 pub(crate) use caller::Caller;
 pub(crate) use greeting::{hello, unsubscribed};
-pub(crate) use identify::IdentifyError;
+pub(crate) use identify::{IdentifyError, TokenRule};
 pub(crate) use limits::SharedLimits;
 pub(crate) use partial_messages::PartialMessageSender;
 pub(crate) use presence_replies::PresenceReplies;

@@ -10,9 +10,9 @@ pub(crate) fn parameters(uri: &Uri) -> form_urlencoded::Parse<'_> {
     form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
 }
 
-/// Returns the first parameter of the query with this name.
+/// Returns the last parameter of the query with this name.
 pub(crate) fn parameter<'a>(uri: &'a Uri, name: &str) -> Option<Cow<'a, str>> {
-    parameters(uri).find(|(parameter, _)| parameter == name).map(|(_, value)| value)
+    parameters(uri).filter(|(parameter, _)| parameter == name).last().map(|(_, value)| value)
 }
 
 /// Returns the names and values of all cookies.

@@ -22,7 +22,7 @@ use super::deadline::RequestTimeout;
 use super::query::Query;
 use super::receive::read;
 use crate::admission::RefusalReason;
-use crate::client::{Caller, Refusal, Services, goaway};
+use crate::client::{Caller, Refusal, Services, TokenRule, goaway};
 use crate::commands::{CommandContext, carry_out};
 use crate::connection::transport::poll::{Accepted, JsonArray, ResponseWriter};
 use crate::http::body::{self, BodyLimits};
@@ -168,25 +168,31 @@ fn is_close(text: &str) -> bool {
     Json::default().read(text).any(|request| request.command == Ok(Command::Close))
 }
 
-/// Finds the session whose secret the request contains. Called before the body is read, so that a client
+/// Finds the session that the request may use. Called before the body is read, so that a client
 /// without a session costs only the reading of a head.
 pub(crate) fn session<B>(
     request: &Request<B>,
     caller: &Caller,
     services: &Services,
 ) -> Result<SessionHandle, Box<Reply>> {
-    let found = services.check_origin(caller).and_then(|()| find(request, services));
-    found.map_err(|error| Box::new(finish(error.into(), caller, request.headers())))
+    let found = services.check_origin(caller).map_err(Refusal::from);
+    let found = found.and_then(|()| find(request, caller, services));
+    found.map_err(|refusal| {
+        let reply = refusal.reply(|code| send_away(code, services));
+        Box::new(finish(reply, caller, request.headers()))
+    })
 }
 
-fn find<B>(request: &Request<B>, services: &Services) -> Result<SessionHandle, ApiError> {
+fn find<B>(request: &Request<B>, caller: &Caller, services: &Services) -> Result<SessionHandle, Refusal> {
     let token = parameter(request.uri(), "resume");
     let token = token.ok_or_else(|| ApiError::bad_request("add resume=TOKEN to identify the session"))?;
     let session = services.sessions.find(&token).ok_or_else(gone)?;
     let now = services.timeouts.clock().unix_now();
     if session.identity().expires().is_some_and(|expires| expires <= now) {
-        return Err(ApiError::unauthorized(CloseCode::TokenExpired.reason()));
+        return Err(Refusal::Unidentified(CloseCode::TokenExpired));
     }
+    let token = parameter(request.uri(), "token");
+    services.identify_for_session(caller, token.as_deref(), &session, TokenRule::Required)?;
     Ok(session)
 }
 

@@ -1,4 +1,4 @@
-//! Requests that may open a session. Their parameters are read in the same way as when the session is opened.
+//! Requests that may open or use a session. Their parameters are read in the same way as when the session is opened.
 
 use std::time::Duration;
 
@@ -9,10 +9,24 @@ use hyper::{Method, Request};
 use super::events;
 use super::query::{Query, parse_query};
 use crate::client::{AdmitRequest, ClientSettings};
+use crate::session::SessionRequest;
 
-/// Reads a request for a session. Returns `None` if the request is invalid or opens no session. Bayeux
-/// clients open sessions with messages instead.
+/// Reads a request for a session. Returns `None` if the request is invalid or uses no session. Bayeux
+/// clients use sessions with messages instead.
 pub(super) fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Option<AdmitRequest> {
+    let poll = || {
+        let kind = ConnectionKind::Poll { hold: Duration::ZERO };
+        Some(Query::read(request, kind, settings).ok()?.wanted)
+    };
+    if request.method() == Method::POST && request.uri().path() == "/poll" {
+        let AdmitRequest { token, session } = poll()?;
+        session.resume.as_ref()?;
+        // Commands have no position in the session.
+        return Some(AdmitRequest {
+            token,
+            session: SessionRequest { seq: None, only_resume: true, ..session },
+        });
+    }
     if request.method() != Method::GET {
         return None;
     }
@@ -21,10 +35,7 @@ pub(super) fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Option
             Some(parse_query(request.uri().query().unwrap_or_default())?.0)
         }
         "/events" => Some(events::read(request, settings).ok()?.0.wanted),
-        "/poll" => {
-            let kind = ConnectionKind::Poll { hold: Duration::ZERO };
-            Some(Query::read(request, kind, settings).ok()?.wanted)
-        }
+        "/poll" => poll(),
         _ => None,
     }
 }

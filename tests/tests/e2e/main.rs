@@ -96,6 +96,8 @@ mod parking;
 mod replay;
 // Sessions that survive a restart of the server.
 mod restart;
+// The tokens that a request needs to use a session, on each transport.
+mod resume_tokens;
 // The hello, resuming, and two connections with one resume token.
 mod resume;
 // The same timeout tests with every timer scheme.

@@ -47,7 +47,7 @@ fn user_is_the_same_on_all_transports() {
     let query = |user: &str| format!("channels=news&last=2&token={}", token(user, json!({})));
     let mut requests = PollClient::connect(server.public);
     let hello = Hello::parse(requests.get(&query("polling")).json()[0].clone());
-    let resume = format!("resume={}", hello.resume);
+    let resume = format!("resume={}&token={}", hello.resume, token("polling", json!({})));
     let posted = requests.post(&resume, r#"{"publish":{"channel":"news","data":1}}"#);
     assert_eq!(posted.status, 200, "{posted:?}");
     let (mut stream, _) = EventStream::greeted(server.public, &query("reading"));
@@ -57,7 +57,7 @@ fn user_is_the_same_on_all_transports() {
     assert_eq!(event.split_once("\ndata: ").map(|(_, data)| data), Some(text));
     server.client_of(HOSTILE).publish("news", [2]);
     assert_eq!(stream.object().1["message"]["user"], HOSTILE);
-    let polled = requests.get(&format!("{resume}&seq=0&token={}", token("polling", json!({})))).json();
+    let polled = requests.get(&format!("{resume}&seq=0")).json();
     assert_eq!(polled[0]["message"]["user"], "polling", "{polled}");
 }
 

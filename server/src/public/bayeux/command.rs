@@ -1,11 +1,9 @@
-use std::net::IpAddr;
-
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::TextSink;
 use encke_core::dialect::bayeux::{Advice, BadMessage, Bayeux, ClientMessage, MessageKind, MessageReply};
 use encke_core::session::Phase;
 
-use super::session::{check_token, session};
+use super::session::{Requester, check_command, session};
 use crate::client::bayeux::refuse_with;
 use crate::client::{Services, retry_delay};
 use crate::commands::{self as client_commands, CommandContext};
@@ -35,7 +33,7 @@ impl TextSink for Replies {
 /// `has_session` is called whenever the client has shown that it has a session.
 pub(super) async fn commands<'t>(
     messages: Vec<Result<ClientMessage<'t>, BadMessage>>,
-    address: IpAddr,
+    requester: &Requester,
     services: &Services,
     has_session: impl Fn(),
 ) -> (Replies, Option<ClientMessage<'t>>) {
@@ -46,7 +44,7 @@ pub(super) async fn commands<'t>(
                 connect = Some(message);
             }
             Ok(message) => {
-                if command(message, address, services, &mut replies).await {
+                if command(message, requester, services, &mut replies).await {
                     has_session();
                 }
             }
@@ -60,15 +58,12 @@ pub(super) async fn commands<'t>(
 /// before the next command begins. Returns whether the client has shown that it has a session.
 async fn command(
     message: ClientMessage<'_>,
-    address: IpAddr,
+    requester: &Requester,
     services: &Services,
     replies: &mut Replies,
 ) -> bool {
     let found = session(&message, services).and_then(|session| {
-        // A client needs no new token to disconnect: it has the session's secret.
-        if message.kind() != MessageKind::Disconnect {
-            check_token(&message, &session, services)?;
-        }
+        check_command(&message, &session, requester, services)?;
         Ok(session)
     });
     let session = match found {
@@ -83,7 +78,8 @@ async fn command(
         // Answer immediately: only one `/meta/connect` of a request is held.
         replies.push(&message.reply_to().reply().succeeded().to_json());
     } else {
-        let context = CommandContext { session: &session, services, source: CommandSource::request(address) };
+        let source = CommandSource::request(requester.caller.address);
+        let context = CommandContext { session: &session, services, source };
         carry_out(message, context, replies).await;
     }
     true

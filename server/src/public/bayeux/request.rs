@@ -143,8 +143,7 @@ impl BayeuxRequest {
         // Look up the session first, because other messages of the request may end it.
         let is_connect = |message: &&ClientMessage<'_>| message.kind() == MessageKind::Connect;
         let connected = parsed.iter().flatten().find(is_connect).map(|it| session(it, &context.client));
-        let address = self.requester.caller.address;
-        let (replies, connects) = commands(parsed, address, &context.client, &has_session).await;
+        let (replies, connects) = commands(parsed, &self.requester, &context.client, &has_session).await;
         let Some((message, session)) = connects.zip(connected) else {
             return Err(self.reply(&[replies.0.as_bytes()]));
         };

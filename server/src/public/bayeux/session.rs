@@ -1,12 +1,12 @@
 //! The client of a message, its session and its identity.
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::bayeux::ClientMessage;
+use encke_core::dialect::bayeux::{BadMessage, ClientMessage, MessageKind};
 use hyper::HeaderMap;
 
 use crate::auth::Identity;
 use crate::client::bayeux::refuse_with;
-use crate::client::{Caller, Services};
+use crate::client::{Caller, Refusal, Services, TokenRule};
 use crate::session::{SessionCell, SessionHandle};
 
 /// Client that sends messages, in an HTTP request or on a WebSocket.
@@ -34,17 +34,28 @@ pub(super) fn session(
     })
 }
 
-/// Checks that the client's token has not expired.
-pub(super) fn check_token(
+/// Checks that the client may send a command to this session.
+pub(super) fn check_command(
     message: &ClientMessage<'_>,
     session: &SessionCell,
+    requester: &Requester,
     services: &Services,
 ) -> Result<(), RefusalReply> {
     let now = services.timeouts.clock().unix_now();
-    if session.identity().expires().is_none_or(|expires| expires > now) {
-        return Ok(());
+    let has_expired = session.identity().expires().is_some_and(|expires| expires <= now);
+    let identified = match has_expired {
+        true => Err(Refusal::Unidentified(CloseCode::TokenExpired)),
+        false => identify(message, session, requester, services)?,
+    };
+    match identified {
+        // A client needs no new token to disconnect: it has the session's secret.
+        Err(Refusal::Unidentified(CloseCode::TokenExpired)) if message.kind() == MessageKind::Disconnect => {
+            Ok(())
+        }
+        identified => {
+            identified.map(drop).map_err(|refusal| refusal_reply(message, refusal.close_code(), services))
+        }
     }
-    Err(refusal_reply(message, CloseCode::TokenExpired, services))
 }
 
 /// Returns the reply that sends a client away for this reason.
@@ -60,22 +71,22 @@ pub(super) fn refusal_reply(
 pub(super) fn identity(
     message: &ClientMessage<'_>,
     session: &SessionCell,
-    Requester { caller, query_token, .. }: &Requester,
+    requester: &Requester,
     services: &Services,
 ) -> Result<Identity, RefusalReply> {
-    let bad = |error: &dyn std::fmt::Display| {
-        message.reply_to().reply().failed_with(400, &error.to_string()).to_json()
-    };
-    let token = message.token().map_err(|error| bad(&error))?;
-    // If the backend has identified the client, a token that is sent again adds nothing.
-    let is_decided = services.access.has_connect_hook();
-    match token.as_deref().or(query_token.as_deref()) {
-        token if is_decided || (token.is_none() && caller.bearer.is_none()) => {
-            check_token(message, session, services)?;
-            Ok(session.identity())
-        }
-        token => {
-            services.identify_caller(caller, token).map_err(|code| refusal_reply(message, code, services))
-        }
-    }
+    let identified = identify(message, session, requester, services)?;
+    identified.map_err(|refusal| refusal_reply(message, refusal.close_code(), services))
+}
+
+/// Like [`identity`], but refuses only a malformed message with a reply.
+fn identify(
+    message: &ClientMessage<'_>,
+    session: &SessionCell,
+    Requester { caller, query_token, .. }: &Requester,
+    services: &Services,
+) -> Result<Result<Identity, Refusal>, RefusalReply> {
+    let bad = |error: BadMessage| message.reply_to().reply().failed_with(400, &error.to_string()).to_json();
+    let token = message.token().map_err(bad)?;
+    let token = token.as_deref().or(query_token.as_deref());
+    Ok(services.identify_for_session(caller, token, session, TokenRule::Optional))
 }

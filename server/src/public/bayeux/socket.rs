@@ -237,7 +237,7 @@ async fn read(
         }
     }
     // If there was a `/meta/connect`, the first one has already been refused.
-    let (mut replies, _) = commands(parsed, requester.caller.address, client, || {}).await;
+    let (mut replies, _) = commands(parsed, requester, client, || {}).await;
     if let Some((reply, found, over)) = refused {
         // Another Bayeux message in the same array may have ended the session.
         let is_over = found.is_ok_and(|session| session.phase() == Phase::Closed(CloseReason::Client));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use encke_tests::bayeux::{BayeuxPolling, BayeuxWebSocket, publish};
 use encke_tests::poll::PollClient;
+use encke_tests::tokens::token;
 use encke_tests::waiting::{eventually, until};
 use encke_tests::{Backend, BackendReply, BackendRequest};
 use serde_json::{Value, json};
@@ -192,7 +193,8 @@ fn calls_in_a_request_are_answered() {
     let client = server.client_of("alice");
     let mut requests = PollClient::connect(server.public);
     let calls = [1, 2, 3].map(|data| call("echo", data));
-    let answer = requests.post(&format!("resume={}", client.hello.resume), json!(calls));
+    let query = format!("resume={}&token={}", client.hello.resume, token("alice", json!({})));
+    let answer = requests.post(&query, json!(calls));
     let expected = [1, 2, 3].map(|data| json!({"reply": {"id": 7, "ok": {"data": data}}}));
     assert_eq!(answer.json(), json!(expected));
 }

@@ -125,6 +125,7 @@ fn resume_does_not_call_the_backend() {
     assert!(EventStream::open(server.public, &format!("resume={token}")).hello().recovered);
     let last_id = format!("{token}:0");
     assert!(EventStream::reconnect(server.public, "", &last_id).hello().recovered);
+    assert_eq!(PollClient::connect(server.public).post(&format!("resume={token}"), "[]").status, 200);
     assert_eq!(backend.requests().len(), 1);
 
     // An invalid resume token; a repeated parameter, of which the last one counts everywhere; a seq from
@@ -143,6 +144,27 @@ fn resume_does_not_call_the_backend() {
     assert_eq!(both.status, 401);
     assert_eq!(server.admin.metrics().events("opened", "connect"), 1.0);
     assert!(Client::connect(server.public, &format!("resume={token}")).hello.recovered);
+}
+
+/// The backend may name another user than the token. It is called if the token is not of the session's user.
+#[test]
+fn commands_by_post_are_authenticated_like_a_resume() {
+    let backend = Backend::start();
+    backend.reply_with(|request| {
+        let body = request.json();
+        let user = if body["user"] == "device" { &json!("alice") } else { &body["user"] };
+        BackendReply::json(json!({ "sub": user, "channels": {} }))
+    });
+    let server = launch_with_hooks(&backend, &["connect"]).start();
+    let hello = server.client_of("device").hello;
+    assert_user(&server, &hello, "alice");
+    for (user, status, calls) in [("alice", 200, 1), ("device", 200, 2), ("bob", 403, 3)] {
+        let query = format!("resume={}&token={}", hello.resume, token(user, json!({})));
+        assert_eq!(PollClient::connect(server.public).post(&query, "[]").status, status, "{user}");
+        assert_eq!(backend.requests().len(), calls, "{user}");
+    }
+    let without = format!("resume={}", hello.resume);
+    assert_eq!(PollClient::connect(server.public).post(&without, "[]").status, 401);
 }
 
 #[test]

@@ -37,8 +37,8 @@ fn an_expired_token_is_replaced() {
             client.values("state").into_iter().map(|state| state["reason"].clone()).collect();
         assert!(reasons.contains(&json!("token_expired")), "{kind:?}: {reasons:?}");
         let hellos = client.values("hello");
-        // A polling client may check for its session with the resume token alone; this is rejected because
-        // the client's token has expired.
+        // A polling client may check for its session by a POST; this is rejected because the session's
+        // token has expired.
         let is_same = hellos.iter().all(|other| session_id(other) == session_id(&hello));
         assert!(is_same || kind.transport == "poll", "{kind:?}: {hellos:?}");
         assert_eq!(client.count("gap") + client.count("fallback"), 0);

@@ -168,21 +168,21 @@ fn another_users_token_changes_nothing() {
     let bobs = token("bob", json!({}));
     let forged = sign(&json!({"sub": "alice", "channels": {"*": ["publish"]}}), &"x".repeat(32));
     let mut separate = PollClient::connect(server.public);
+    let commands = format!("{}&token={alices}", command_query(&hello));
     for (bad, code) in [(&bobs, "forbidden"), (&forged, "unauthorized")] {
         let body = json!([{"id": 1, "refresh": {"token": bad}}, {"id": 2, "publish": {"channel": "news", "data": 1}}]);
-        let replies = separate.post(&command_query(&hello), &body).json();
+        let replies = separate.post(&commands, &body).json();
         assert_eq!(replies[0]["reply"]["error"]["code"], code, "{replies}");
         assert_eq!(replies[1]["reply"]["error"]["code"], "forbidden", "{replies}");
     }
     assert_eq!(separate.get(&format!("{}&token={bobs}", poll_query(&hello, 0))).status, 403);
     // If Alice's own new token permits less, her poll is notified as well.
     let none = token("alice", json!({"channels": {}}));
-    let replies = separate.post(&command_query(&hello), json!({"id": 1, "refresh": {"token": none}})).json();
+    let replies = separate.post(&commands, json!({"id": 1, "refresh": {"token": none}})).json();
     assert_eq!(replies[0], json!({"unsubscribed": {"channel": "news", "reason": "forbidden"}}));
     assert_eq!(ids(&json!([replies[1]])), [1]);
     server.await_lifecycle(&hello.session, "opened connect");
-    let resume = format!("{}&token={alices}", command_query(&hello));
-    assert!(Client::connect(server.public, &resume).hello.recovered);
+    assert!(Client::connect(server.public, &commands).hello.recovered);
 }
 
 /// Incomplete bodies count towards the limit on partial messages.
