@@ -10,6 +10,7 @@ mod partial_messages;
 mod permits;
 mod rate_limiter;
 mod refusals;
+mod signature_limit;
 
 pub(crate) use browsers::{BrowserId, BrowserPoll, Browsers};
 pub(crate) use descriptor_limit::DescriptorLimit;
@@ -21,3 +22,4 @@ pub(crate) use permits::{Permit, Permits};
 pub(crate) use rate_limiter::{RateDecision, RateLimiter, RateLimiters};
 pub use refusals::RefusalReason;
 pub(crate) use refusals::Refusals;
+pub(crate) use signature_limit::{SignatureLimit, TokenSender};

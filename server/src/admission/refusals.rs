@@ -30,7 +30,8 @@ pub enum RefusalReason {
     TokenAlgorithm,
     /// The token's signature is invalid.
     TokenSignature,
-    /// The address has sent too many tokens with invalid signatures; its tokens are not verified for now.
+    /// The address, or the session, has sent too many tokens with invalid signatures; this token was not
+    /// verified.
     TooManyBadSignatures,
     /// The token has expired.
     TokenExpired,

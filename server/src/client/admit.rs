@@ -37,7 +37,7 @@ impl Services {
         let (token, resumed) = (token.as_deref(), session.resume.as_deref());
         let identity = match resumed.and_then(|resumed| self.sessions.find(resumed)) {
             Some(found) => self.identify_for_session(caller, token, &found, TokenRule::Required)?,
-            None => self.identify_caller(caller, token).map_err(Refusal::Unidentified)?,
+            None => self.identify_caller(caller, token, None).map_err(Refusal::Unidentified)?,
         };
         self.admit_identified(caller, identity, session, channels, has_ended)
     }

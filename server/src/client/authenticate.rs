@@ -42,7 +42,9 @@ impl Services {
         if let Some(issuer) = self.issuer_of_unknown_key(caller, token) {
             issuer.wait_for_refresh().await;
         }
-        let own = match self.identify_caller(caller, token) {
+        let resumed = request.session.resume.as_deref().and_then(|resume| self.sessions.find(resume));
+        let resumed = resumed.map(|session| session.id().number());
+        let own = match self.identify_caller(caller, token, resumed) {
             Ok(own) => own,
             Err(code) => return decide(Err(code)),
         };

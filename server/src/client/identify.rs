@@ -1,14 +1,11 @@
 //! Identification of clients by their tokens.
 
-use std::net::IpAddr;
-
-use encke_base::quota::network;
 use encke_broker::channel::ChannelName;
 use encke_core::close::CloseCode;
 
 use super::caller::{AuthDecision, AuthResult};
 use super::{Caller, Refusal, Services};
-use crate::admission::RefusalReason;
+use crate::admission::{RefusalReason, TokenSender};
 use crate::auth::{AuthError, Identity};
 use crate::session::{AttachRefusal, SessionCell};
 
@@ -23,11 +20,16 @@ pub(crate) enum TokenRule {
 
 impl Services {
     /// Returns the client's identity: the result of [`Self::authenticate`] if that was needed, otherwise the
-    /// identity in the token.
+    /// identity in the token. `session` is the number of the session whose resume token the request contains.
     ///
     /// # Errors
     /// Returns the close code that refuses the client, after counting and logging the refusal.
-    pub(crate) fn identify_caller(&self, caller: &Caller, token: Option<&str>) -> AuthResult {
+    pub(crate) fn identify_caller(
+        &self,
+        caller: &Caller,
+        token: Option<&str>,
+        session: Option<u128>,
+    ) -> AuthResult {
         if let Some(AuthDecision { identity, .. }) = &caller.decision {
             return identity.clone();
         }
@@ -36,7 +38,8 @@ impl Services {
             refusals.record(RefusalReason::Origin, caller.address, "the origin is not in auth.origins");
             return Err(CloseCode::Unauthorized);
         }
-        self.identify(caller.token(token), caller.address).map_err(|error| {
+        let sender = TokenSender { session, address: caller.address };
+        self.identify(caller.token(token), sender).map_err(|error| {
             refusals.record(error.reason(), caller.address, error);
             match error {
                 // The token may be valid, so the client is asked to reconnect.
@@ -65,7 +68,10 @@ impl Services {
         let is_omitted = rule == TokenRule::Optional && caller.token(token).is_none();
         let presented = match is_omitted || (is_by_backend && !self.access.auth.needs_token()) {
             true => None,
-            false => Some(self.identify_caller(caller, token).map_err(Refusal::Unidentified)?),
+            false => {
+                let number = Some(session.id().number());
+                Some(self.identify_caller(caller, token, number).map_err(Refusal::Unidentified)?)
+            }
         };
         if presented.as_ref().is_some_and(|presented| !presented.is_same_user(&current)) {
             return Err(self.refuse_attachment(AttachRefusal::WrongUser, caller.address));
@@ -79,15 +85,19 @@ impl Services {
         if holds { Ok(current) } else { Err(Refusal::Unidentified(CloseCode::TokenExpired)) }
     }
 
-    /// Identifies the owner of a token from this address. The token may have arrived when a connection was
-    /// opened, or in a message on it.
+    /// Identifies the owner of a token. The token may have arrived when a connection was opened, or in a
+    /// message on it.
     ///
     /// # Errors
     /// Returns [`IdentifyError`] if the token is rejected or cannot be checked. A bad signature counts
-    /// against the address.
-    pub(crate) fn identify(&self, token: Option<&str>, address: IpAddr) -> Result<Identity, IdentifyError> {
-        let (clock, network) = (self.timeouts.clock(), network(address));
-        if !self.limits.bad_signatures.has_room(&network, clock.now()) {
+    /// against the sender.
+    pub(crate) fn identify(
+        &self,
+        token: Option<&str>,
+        sender: TokenSender,
+    ) -> Result<Identity, IdentifyError> {
+        let (clock, signatures) = (self.timeouts.clock(), &self.limits.signatures);
+        if !signatures.admit(sender, clock.now()) {
             return Err(IdentifyError::TooManyBadSignatures);
         }
         let now = clock.unix_now();
@@ -98,7 +108,7 @@ impl Services {
         });
         identity.map_err(|error| {
             if error == AuthError::BadSignature {
-                self.limits.bad_signatures.try_count(&network, clock.now());
+                signatures.count_invalid(sender, clock.now());
             }
             let may_be_known_soon = error.has_unknown_key()
                 && self.access.issuer.as_ref().is_some_and(|issuer| !issuer.ensure_fresh());
@@ -123,7 +133,7 @@ impl Services {
 /// Why a client could not be identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum IdentifyError {
-    /// The address has sent too many bad signatures, so this token was not checked.
+    /// The sender has sent too many bad signatures, so this token was not checked.
     #[error("limits.bad_signatures_per_second")]
     TooManyBadSignatures,
     /// The token's key may be one of the issuer's keys, which have not been fetched yet.

@@ -5,7 +5,7 @@ use encke_base::quota::network;
 use encke_core::Timestamp;
 
 use super::PartialMessageSender;
-use crate::admission::{DescriptorLimit, PartialMessages, Permits, RateLimiters, Refusals};
+use crate::admission::{DescriptorLimit, PartialMessages, Permits, RateLimiters, Refusals, SignatureLimit};
 
 /// Limits that all clients share, and the reports of those that exceed them.
 pub(crate) struct SharedLimits {
@@ -16,9 +16,7 @@ pub(crate) struct SharedLimits {
     pub(crate) user_rates: RateLimiters<String>,
     /// Command rates of anonymous clients, by network.
     pub(crate) anonymous_rates: RateLimiters<IpAddr>,
-    /// Rates of tokens with bad signatures, by network. They are limited because verifying a signature costs
-    /// more than sending one.
-    pub(crate) bad_signatures: RateLimiters<IpAddr>,
+    pub(crate) signatures: SignatureLimit,
     /// Rates of new sessions, by network.
     pub(crate) session_rates: RateLimiters<IpAddr>,
     /// Partial messages of all connections.

@@ -47,7 +47,7 @@ impl From<IdentifyError> for CommandError {
     fn from(error: IdentifyError) -> Self {
         match error {
             IdentifyError::TooManyBadSignatures => {
-                let message = "too many bad signatures from this address (limits.bad_signatures_per_second)";
+                let message = "too many bad signatures from this session (limits.bad_signatures_per_second)";
                 Self { code: ErrorCode::RateLimited, message: message.to_owned() }
             }
             IdentifyError::KeysPending => Self { code: ErrorCode::Unavailable, message: error.to_string() },

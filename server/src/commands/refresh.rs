@@ -4,6 +4,7 @@ use encke_core::dialect::CommandError;
 
 use super::CommandContext;
 use super::errors::forbidden;
+use crate::admission::TokenSender;
 use crate::auth::AuthError;
 use crate::client::IdentifyError;
 
@@ -16,7 +17,8 @@ pub(super) fn refresh(context: CommandContext<'_>, token: &str) -> Result<Vec<Ch
             "tokens cannot be refreshed: the backend authenticates clients when they connect",
         ));
     }
-    let identity = services.identify(Some(token), source.address()).inspect_err(|error| {
+    let sender = TokenSender { session: Some(session.id().number()), address: source.address() };
+    let identity = services.identify(Some(token), sender).inspect_err(|error| {
         if *error == IdentifyError::BadToken(AuthError::BadSignature) {
             // The token is forged. Checking more such tokens would cost the server more than the client.
             services.limits.refusals.record(error.reason(), source.address(), error);

@@ -15,6 +15,7 @@ use crate::admin::live::{LimitSettings, Live, LiveSettings, WebhookLimit};
 use crate::admin::{self, BusiestCache, LogLinesDropped, PublicListener, TimerSettings};
 use crate::admission::{
     DescriptorLimit, Handshakes, OpenConnections, PartialMessages, Permits, RateLimiters, Refusals,
+    SignatureLimit,
 };
 use crate::auth::Revocations;
 use crate::backend::Backend;
@@ -119,7 +120,7 @@ pub(crate) fn client_services_on(
             descriptors: DescriptorLimit::new(limits.descriptors.connections),
             user_rates: RateLimiters::new(limits.user_commands_per_second),
             anonymous_rates: RateLimiters::new(limits.anonymous_commands_per_second_per_address),
-            bad_signatures: RateLimiters::new(limits.bad_signatures_per_second),
+            signatures: SignatureLimit::new(limits.bad_signatures_per_second),
             session_rates: RateLimiters::new(limits.sessions_per_second_per_address),
             partial_messages: PartialMessages::new(limits.receive_total),
             refusals: Refusals::new(Arc::clone(&metrics), Arc::clone(&timeouts)),

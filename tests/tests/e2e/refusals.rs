@@ -94,11 +94,12 @@ fn foreign_host_names_are_rejected() {
 /// query.
 #[test]
 fn forged_tokens_are_rate_limited() {
-    let good = token("alice", json!({}));
+    let [good, bobs] = ["alice", "bob"].map(|user| token(user, json!({})));
     for token in [FORGED, &good] {
-        let server = RunningServer::with_tokens(&[]);
-        // After the limit is reached, tokens from this address are not verified. Some may be valid, so clients
-        // are advised to retry.
+        let server = RunningServer::with_tokens(&["limits.bad_signatures_per_second=1"]);
+        let mut live = server.client_of("bob");
+        // Above the limit, few tokens from this address are verified. The others may be valid, so clients are
+        // advised to retry.
         let is_refused = || match Client::try_connect(server.public, &format!("token={token}")) {
             Ok(mut client) => {
                 client.send(format!(r#"{{"id":1,"refresh":{{"token":"{FORGED}"}}}}"#));
@@ -110,5 +111,10 @@ fn forged_tokens_are_rate_limited() {
         assert!((0..1_000).any(|_| is_refused()), "the address is asked to retry later");
         assert!(refusals(&server, "too_many_bad_signatures") > 0.0);
         assert!(refusals(&server, "token_signature") >= 10.0);
+        // Clients with a session are not affected.
+        let refresh = json!({"id": 1, "refresh": {"token": bobs}});
+        assert_eq!(live.request(&refresh), json!({"id": 1, "ok": {}}));
+        let query = format!("resume={}&token={bobs}", live.drop_connection().resume);
+        assert!(Client::connect(server.public, &query).hello.recovered);
     }
 }
