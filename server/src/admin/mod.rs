@@ -12,7 +12,7 @@ mod page;
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -48,16 +48,16 @@ pub(crate) use context::{Context, PublicListener, TimerSettings};
 const BODY_OVERHEAD_BYTES: usize = 512 * 1024;
 
 /// Serves the admin API on one connection, with TLS if configured.
-pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
-    let open = context.admin_connections.begin(peer.ip(), context.client.timeouts.clock().now());
+pub(crate) fn serve(socket: TcpStream, peer: IpAddr, context: Arc<Context>) {
+    let open = context.admin_connections.begin(peer, context.client.timeouts.clock().now());
     tokio::spawn(async move {
-        let served = Box::pin(serve_http(socket, peer.ip(), &context));
+        let served = Box::pin(serve_http(socket, peer, &context));
         match select(served, poll_fn(|task| open.poll_evicted(task, || false))).await {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(error), _)) => tracing::debug!(%error, "admin connection failed"),
             Either::Right(_) => {
                 let limit = "limits.max_admin_connections";
-                context.client.limits.refusals.record(RefusalReason::Admin, peer.ip(), limit);
+                context.client.limits.refusals.record(RefusalReason::Admin, peer, limit);
             }
         }
     });

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,8 +124,14 @@ pub(crate) trait ConnectionHandler {
         false
     }
 
-    /// Serves a connection.
-    fn serve(&self, socket: TcpStream, peer: SocketAddr);
+    /// Serves a connection from this address.
+    fn serve(&self, socket: TcpStream, peer: IpAddr);
+}
+
+/// Returns the peer's address. A socket that accepts both IPv4 and IPv6 reports `::ffff:192.0.2.7` for an IPv4
+/// client.
+fn address_of(peer: SocketAddr) -> IpAddr {
+    peer.ip().to_canonical()
 }
 
 impl Acceptor {
@@ -153,7 +159,7 @@ impl Acceptor {
             if options.set(&SockRef::from(&socket)).is_ok()
                 && let Ok(socket) = TcpStream::from_std(socket)
             {
-                connections.serve(socket, peer);
+                connections.serve(socket, address_of(peer));
             }
             tokio::task::yield_now().await;
         }
@@ -178,7 +184,7 @@ impl Acceptor {
             match self.next(&listener, &connections).await {
                 Ok((socket, peer)) => {
                     connections.wait_for_room().await;
-                    connections.serve(socket, peer);
+                    connections.serve(socket, address_of(peer));
                 }
                 // The peer had disconnected before the connection was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -18,7 +18,7 @@ mod sessionless;
 mod shared_socket;
 mod upgrade_response;
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
@@ -44,8 +44,7 @@ pub(crate) use shared_socket::SharedSocket;
 /// before it.
 ///
 /// HTTP/2 is not supported, because hyper-util's `auto` builder has no timeout while it detects the version.
-pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
-    let peer = peer.ip();
+pub(crate) fn serve(socket: TcpStream, peer: IpAddr, context: Arc<Context>) {
     if context.proxies.proxy_protocol && !context.proxies.is_trusted(peer) {
         return context.report_refusal(&NotServed::UntrustedProxy, peer);
     }

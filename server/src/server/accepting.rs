@@ -1,6 +1,6 @@
 //! Handling of accepted connections, for both listeners.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl ConnectionHandler for Clients {
         self.0.handshakes.free_descriptor(self.0.client.timeouts.clock().now())
     }
 
-    fn serve(&self, socket: TcpStream, peer: SocketAddr) {
+    fn serve(&self, socket: TcpStream, peer: IpAddr) {
         public::serve(socket, peer, Arc::clone(&self.0));
     }
 }
@@ -54,7 +54,7 @@ impl ConnectionHandler for Admins {
     /// Never waits: if there are too many connections, the oldest one is evicted.
     async fn wait_for_room(&self) {}
 
-    fn serve(&self, socket: TcpStream, peer: SocketAddr) {
+    fn serve(&self, socket: TcpStream, peer: IpAddr) {
         admin::serve(socket, peer, Arc::clone(&self.0));
     }
 }

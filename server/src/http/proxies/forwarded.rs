@@ -74,9 +74,9 @@ fn is_escaped(before: &str) -> bool {
     before.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
-/// Parses an address with or without a port.
+/// Parses an address with or without a port. A proxy may write an IPv4 address as `::ffff:192.0.2.7`.
 fn address(text: &str) -> Option<IpAddr> {
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
-    text.parse().ok().or_else(with_port).or_else(bracketed)
+    text.parse().ok().or_else(with_port).or_else(bracketed).map(|address: IpAddr| address.to_canonical())
 }

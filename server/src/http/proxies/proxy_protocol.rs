@@ -78,6 +78,10 @@ impl ProxyHeader {
 
     /// Returns the client's address. The header must be complete.
     pub(crate) fn source(&self) -> Result<Option<IpAddr>, BadProxyHeader> {
+        Ok(self.written_source()?.map(|address| address.to_canonical()))
+    }
+
+    fn written_source(&self) -> Result<Option<IpAddr>, BadProxyHeader> {
         if self.0.starts_with(V1_PREFIX) {
             if !self.0.ends_with(b"\r\n") {
                 return Err(BadProxyHeader::LineEnd);
@@ -134,6 +138,7 @@ mod tests {
         vec![
             (b"PROXY TCP4 192.0.2.7 10.0.0.1 4660 8000\r\n".to_vec(), Some("192.0.2.7")),
             (b"PROXY TCP6 2001:bad::7 ::1 4660 8000\r\n".to_vec(), Some("2001:bad::7")),
+            (b"PROXY TCP6 ::ffff:192.0.2.7 ::1 4660 8000\r\n".to_vec(), Some("192.0.2.7")),
             (b"PROXY UNKNOWN\r\n".to_vec(), None),
             (b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n".to_vec(), None),
             (version_2(1, 0x11, &four), Some("192.0.2.7")),

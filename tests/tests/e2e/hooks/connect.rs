@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::time::Duration;
 
 use encke_tests::admin::send_request;
@@ -71,6 +72,20 @@ fn backend_provides_the_user_and_the_permissions() {
     expected["cookies"] = json!({"sid": "a=b"});
     expected.as_object_mut().expect("an object").remove("token");
     assert_eq!(backend.requests()[2].json(), expected);
+}
+
+/// A socket that accepts both IPv4 and IPv6 has another notation for the addresses of IPv4 clients.
+#[test]
+fn backend_receives_the_usual_notation_of_addresses() {
+    let backend = Backend::start();
+    let hook = format!("backend.connect={}", backend.url("/connect"));
+    let server = Launch::listening_on("[::]:0").set(&hook).start();
+    let port = server.public.port();
+    for address in ["127.0.0.1", "::1"] {
+        let ip: IpAddr = address.parse().expect("an address");
+        drop(Client::connect((ip, port).into(), ""));
+        assert_eq!(backend.requests().last().expect("a request").json()["address"], address);
+    }
 }
 
 #[test]
