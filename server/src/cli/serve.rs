@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 use encke_base::process::systemd::{self, InheritError, InheritedSockets, Supervisor};
 use encke_timeouts::clock::monotonic_now;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
+use tokio_util::sync::CancellationToken;
 
 use super::banner::banner;
 use super::logging::Logging;
@@ -95,8 +96,7 @@ fn serve(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> 
         (Ok(server), _) => {
             // Ignore errors, because the server must run even if its standard output is not read.
             let _ = print(&banner(&server, descriptors));
-            serve_until_signal(server, &supervisor, signals);
-            ExitCode::SUCCESS
+            serve_until_signal(server, &supervisor, signals)
         }
         // A signal arrived while the server waited for an address or a snapshot that another process was
         // using.
@@ -111,6 +111,8 @@ fn serve(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> 
 /// Registers signal handlers. A second SIGTERM or SIGINT terminates the process immediately, with the exit
 /// code that shells use for the signal.
 fn watch_signals() -> std::io::Result<Signals> {
+    // A write beyond `ulimit -f` then fails, instead of terminating the process.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let second = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&second))?;
@@ -119,7 +121,8 @@ fn watch_signals() -> std::io::Result<Signals> {
     Signals::new([SIGTERM, SIGINT, SIGHUP])
 }
 
-fn serve_until_signal(server: Server, supervisor: &Supervisor, mut signals: Signals) {
+/// Fails if sessions were lost because the snapshot cannot be written.
+fn serve_until_signal(server: Server, supervisor: &Supervisor, mut signals: Signals) -> ExitCode {
     let (public, admin) = (server.public_address(), server.admin_address());
     tracing::info!(%public, %admin, "serving");
     server.feed_watchdog(supervisor.clone());
@@ -134,9 +137,10 @@ fn serve_until_signal(server: Server, supervisor: &Supervisor, mut signals: Sign
         }
     }
     supervisor.stopping();
-    let left = server.drain();
-    tracing::info!(connections_dropped = left, "stopped");
+    let drained = server.drain(&CancellationToken::new());
+    tracing::info!(connections_dropped = drained.connections_left, "stopped");
     server.stop();
+    if drained.is_snapshot_lost { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Raises the limit on file descriptors as much as allowed, and returns it.

@@ -3,16 +3,15 @@
 mod accepting;
 pub(crate) mod assembly;
 pub mod documented;
+mod drain;
 pub(crate) mod expiry;
 mod listeners;
 pub(crate) mod parking_threads;
 pub(crate) mod persistence;
 mod watchdog;
 
-use std::future::IntoFuture;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,6 @@ use encke_base::process::systemd::Supervisor;
 use encke_broker::engine::EvictsKeys;
 use encke_timeouts::clock::Clock;
 use encke_timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
-use futures_util::future::{Either, select};
 use rustix::process::{Resource, getrlimit};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +35,7 @@ use accepting::{accept_admins, accept_clients};
 use expiry::ExpiryDispatcher;
 pub use listeners::{ListenError, Listeners};
 use parking_threads::ParkingThreads;
-use persistence::{restore, write_snapshot};
+use persistence::restore;
 
 /// Grace period for tasks that are still running after the drain. When it ends, they are dropped.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(200);
@@ -239,69 +237,6 @@ impl Server {
     #[must_use]
     pub fn admin_has_tls(&self) -> bool {
         self.admin_tls
-    }
-
-    /// Stops accepting connections, ends every session, and waits for the connections to close, at most for
-    /// [`Config::drain`]. Returns the number of connections that are still open.
-    ///
-    /// If there is a snapshot, publishes are rejected, and sessions are suspended instead of ended. The
-    /// snapshot is written once the connections are closed, because until then some may still report messages
-    /// that their clients have not received.
-    pub fn drain(&self) -> usize {
-        let public::Context { client, connections, stop, .. } = &*self.public;
-        let until = client.timeouts.clock().now() + self.drain;
-        stop.cancel();
-        match &self.snapshot {
-            Some(_) => {
-                // Close reminders before the channels, so that reminders that are due but not yet published
-                // are left to the next process.
-                client.reminders.close();
-                client.sessions.subscriptions.join_leave().stop();
-                client.logs.channels.close();
-                client.sessions.move_all();
-            }
-            None => client.sessions.drain(),
-        }
-        if let Some(webhooks) = &self.webhooks {
-            webhooks.hurry();
-        }
-        if let Some(tracer) = &client.tracer {
-            tracer.hurry();
-        }
-        let left = self.runtime.block_on(async {
-            let timeout = client.timeouts.sleep_until(until);
-            match select(timeout, pin!(self.all_drained())).await {
-                Either::Left(_) => connections.count(),
-                Either::Right(_) => 0,
-            }
-        });
-        if let Some(events) =
-            self.webhooks.as_ref().map(|webhooks| webhooks.queued()).filter(|events| *events > 0)
-        {
-            tracing::error!(events, "undelivered webhook events were lost");
-        }
-        if let Some(spans) = client.tracer.as_ref().map(|tracer| tracer.queued()).filter(|spans| *spans > 0) {
-            tracing::warn!(spans, "unexported traces were lost");
-        }
-        if let Some(claimed) = &self.snapshot {
-            write_snapshot(claimed, client);
-        }
-        self.runtime.block_on(client.logs.engine.leave().into_future());
-        left
-    }
-
-    /// Waits until all connections are closed, due reminders are carried out, presence leaves are published,
-    /// and webhooks have received them.
-    async fn all_drained(&self) {
-        self.public.connections.all_closed().await;
-        self.public.client.reminders.settled().await;
-        self.public.client.sessions.subscriptions.join_leave().settled().await;
-        if let Some(webhooks) = &self.webhooks {
-            webhooks.flushed().await;
-        }
-        if let Some(tracer) = &self.public.client.tracer {
-            tracer.flushed().await;
-        }
     }
 
     /// Stops all threads, and closes open connections.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::client;
 use crate::session::Channel;
-use crate::snapshot::{self, ConsumedFile, LoadOutcome, SnapshotLock, SnapshotState};
+use crate::snapshot::{self, ConsumedFile, LoadOutcome, ReservedFile, SnapshotLock, SnapshotState};
 
 /// Returns the state that a snapshot saves or restores.
 pub(crate) fn snapshot_state(client: &client::Services) -> SnapshotState {
@@ -39,17 +39,28 @@ pub(super) fn restore(
     Ok((Vec::new(), None))
 }
 
-pub(super) fn write_snapshot(claimed: &SnapshotLock, client: &client::Services) {
+/// Creates the snapshot's file. Logs an error and returns `None` if it cannot be written.
+pub(super) fn reserve_snapshot(claimed: &SnapshotLock, client: &client::Services) -> Option<ReservedFile> {
     let path = &claimed.settings.path;
+    let reserved = ReservedFile::create(path, &snapshot_state(client));
+    let log = |error: &io::Error| tracing::error!(path = %path.display(), %error, "cannot write the snapshot: sessions and reminders end, and so do channels in memory");
+    reserved.inspect_err(log).ok()
+}
+
+/// Writes the snapshot. Logs an error and returns `false` if this fails.
+pub(super) fn write_snapshot(claimed: &SnapshotLock, file: ReservedFile, client: &client::Services) -> bool {
+    let path = claimed.settings.path.display();
     let clock = client.timeouts.clock();
     let started = clock.uptime();
-    match snapshot::write(path, &snapshot_state(client), clock.unix_now()) {
+    match file.write(&snapshot_state(client), clock.unix_now()) {
         Ok((logs, sessions)) => {
             let took = clock.uptime().saturating_sub(started);
-            tracing::info!(path = %path.display(), logs, sessions, ?took, "snapshot written");
+            tracing::info!(%path, logs, sessions, ?took, "snapshot written");
+            true
         }
         Err(error) => {
-            tracing::error!(path = %path.display(), %error, "cannot write the snapshot: sessions and reminders are lost, and so are channels in memory")
+            tracing::error!(%path, %error, "cannot write the snapshot, although clients were told to resume: their sessions end");
+            false
         }
     }
 }

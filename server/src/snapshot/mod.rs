@@ -19,7 +19,7 @@ mod lock;
 mod show;
 mod write;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub use error::LoadError;
 pub(crate) use load::{ConsumedFile, LoadOutcome, load};
 pub use lock::{SnapshotLock, SnapshotLockError};
 pub use show::show;
-pub(crate) use write::write;
+pub(crate) use write::ReservedFile;
 #[cfg(feature = "fuzzing")]
 pub(crate) use {frames::frame_records, load::load_from, write::write_to_vec};
 
@@ -40,6 +40,11 @@ pub struct SnapshotSettings {
     pub path: PathBuf,
     /// Maximum age. An older snapshot is set aside.
     pub max_age: Duration,
+}
+
+/// Returns the directory that contains the file.
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// State that is saved in a snapshot.

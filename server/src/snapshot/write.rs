@@ -1,15 +1,17 @@
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use encke_broker::channel::LogsWritten;
 use encke_timeouts::clock::UnixTime;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
-use super::SnapshotState;
 use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordWriter, SESSION};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
 use super::lock::with_extension;
+use super::{SnapshotState, directory_of};
 
 /// File mode that restricts access to the server's user: the file contains messages and user names.
 pub(super) const PRIVATE: u32 = 0o600;
@@ -17,31 +19,70 @@ pub(super) const PRIVATE: u32 = 0o600;
 /// Size of the write buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Writes a snapshot atomically: the file is either complete or absent. Returns the number of logs and
-/// sessions in it.
-///
-/// # Errors
-/// I/O errors.
-pub(crate) fn write(path: &Path, kept: &SnapshotState, now: UnixTime) -> io::Result<(u64, u64)> {
-    let unfinished = with_extension(path, "unfinished");
-    let written = write_file(&unfinished, kept, now).and_then(|end| {
-        std::fs::rename(&unfinished, path)?;
-        sync_folder(path)?;
-        Ok((end.logs, end.sessions))
-    });
-    if written.is_err() {
-        let _ = std::fs::remove_file(&unfinished);
-    }
-    written
+/// Size of a log's record without its messages, or of a reminder's.
+const RECORD_BYTES: usize = 512;
+
+/// Empty file that will become a snapshot, on a disk that has room for it. Dropping it removes the file.
+#[derive(Debug)]
+pub(crate) struct ReservedFile {
+    path: PathBuf,
+    unfinished: PathBuf,
+    file: File,
 }
 
-fn write_file(path: &Path, kept: &SnapshotState, now: UnixTime) -> io::Result<SnapshotEnd> {
-    let file = OpenOptions::new().create(true).write(true).truncate(true).mode(PRIVATE).open(path)?;
-    // A file left over from an earlier attempt may have another mode.
-    file.set_permissions(Permissions::from_mode(PRIVATE))?;
-    let (out, end) = write_to(BufWriter::with_capacity(BUFFER_BYTES, file), kept, now)?;
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    Ok(end)
+impl ReservedFile {
+    /// Creates the file, and allocates disk space for the estimated size of the snapshot.
+    ///
+    /// # Errors
+    /// I/O errors, for example if the disk is full.
+    pub(crate) fn create(path: &Path, kept: &SnapshotState) -> io::Result<Self> {
+        let unfinished = with_extension(path, "unfinished");
+        // An earlier process may have left a file, with another mode. Exclusive creation follows no symbolic
+        // link, so it neither changes nor exposes another file.
+        match std::fs::remove_file(&unfinished) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&unfinished)?;
+        let reserved = Self { path: path.to_owned(), unfinished, file };
+        match fallocate(&reserved.file, FallocateFlags::empty(), 0, estimate(kept)) {
+            // The file system cannot reserve space.
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(reserved),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes a snapshot atomically: the file is either complete or absent. Returns the number of logs and
+    /// sessions in it.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn write(self, kept: &SnapshotState, now: UnixTime) -> io::Result<(u64, u64)> {
+        let (mut out, end) = write_to(BufWriter::with_capacity(BUFFER_BYTES, &self.file), kept, now)?;
+        let bytes = out.stream_position()?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        self.file.set_len(bytes)?;
+        self.file.sync_all()?;
+        std::fs::rename(&self.unfinished, &self.path)?;
+        // The sessions of a snapshot that may be lost end now, so the next process must not restore them.
+        sync_folder(&self.path).inspect_err(|_| drop(std::fs::remove_file(&self.path)))?;
+        Ok((end.logs, end.sessions))
+    }
+}
+
+impl Drop for ReservedFile {
+    fn drop(&mut self) {
+        // After the file was renamed, there is none with this name.
+        let _ = std::fs::remove_file(&self.unfinished);
+    }
+}
+
+/// Estimates the size of a snapshot, usually too high. If it is too low, writing may fail.
+fn estimate(kept: &SnapshotState) -> u64 {
+    let SnapshotState { sessions, channels, reminders } = kept;
+    let records = channels.len().saturating_add(reminders.len()).saturating_add(1);
+    let bytes = records.saturating_mul(RECORD_BYTES).saturating_add(channels.bytes());
+    bytes.saturating_add(sessions.estimate_snapshot()) as u64
 }
 
 pub(super) fn write_to<W: Write>(
@@ -101,6 +142,5 @@ pub(crate) fn write_to_vec(kept: &SnapshotState, now: UnixTime) -> Vec<u8> {
 
 /// Syncs the directory, so that a rename in it survives a crash.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(directory_of(path))?.sync_all()
 }

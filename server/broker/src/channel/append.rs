@@ -87,6 +87,11 @@ impl<S: Subscriber> LogAppender<S> {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// Allows appends again.
+    pub(super) fn reopen(&self) {
+        self.closed.store(false, Ordering::Release);
+    }
+
     /// Whether appends are stopped.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)

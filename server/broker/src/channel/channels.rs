@@ -77,6 +77,11 @@ impl<S: Subscriber> Channels<S> {
         self.appender.close();
     }
 
+    /// Allows appends again, because the contents of the logs will not be saved.
+    pub fn reopen(&self) {
+        self.appender.reopen();
+    }
+
     /// Whether appends are stopped.
     pub fn is_closed(&self) -> bool {
         self.appender.is_closed()

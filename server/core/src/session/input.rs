@@ -85,8 +85,11 @@ pub enum Input {
     /// An administrator closes the connection. The session can be resumed.
     Disconnect,
     /// The session continues in another process. From now on this instance ignores all inputs and timeouts
-    /// except [`ConnectionInput::AnswerLost`], and its state can be [saved](super::Session::snapshot).
+    /// except [`ConnectionInput::AnswerLost`] and [`Self::MoveFailed`], and its state can be
+    /// [saved](super::Session::snapshot).
     Move,
+    /// The state of a moved session could not be saved, so the session ends. Ignored in all other phases.
+    MoveFailed,
     /// Ends the session.
     Close(CloseReason),
 }

@@ -310,6 +310,17 @@ fn a_moved_session_closes_its_connection_and_has_the_full_window() {
 }
 
 #[test]
+fn only_a_moved_session_ends_if_it_cannot_be_saved() {
+    let (mut session, _) = moved();
+    while session.poll_output().is_some() {}
+    for expected in [Some(Transition::Closed(CloseReason::Draining)), None] {
+        session.handle(at(20_001), Input::MoveFailed);
+        let output = expected.map(|transition| Output::Event(LifecycleEvent { number: 3, transition }));
+        assert_eq!(session.poll_output(), output);
+    }
+}
+
+#[test]
 fn the_new_process_determines_the_lifetime() {
     let (_, record) = moved();
     for (lifetime, left) in [(Some(30), Some(10)), (None, None)] {

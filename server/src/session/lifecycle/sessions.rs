@@ -94,17 +94,23 @@ impl Sessions {
 
     /// Ends all sessions, and refuses new ones.
     pub(crate) fn drain(&self) {
-        self.shutdown.store(DRAINING, Ordering::Release);
-        for session in self.table.registry().pages().flatten() {
-            self.lifecycle.handle(&session, Input::Close(CloseReason::Draining));
-        }
+        self.shut_down(DRAINING, Input::Close(CloseReason::Draining));
     }
 
     /// Prepares all sessions to continue in another process, and refuses new ones.
     pub(crate) fn move_all(&self) {
-        self.shutdown.store(MOVING, Ordering::Release);
+        self.shut_down(MOVING, Input::Move);
+    }
+
+    /// Ends all moved sessions, because their state could not be saved.
+    pub(crate) fn end_moved(&self) {
+        self.shut_down(DRAINING, Input::MoveFailed);
+    }
+
+    fn shut_down(&self, shutdown: u8, input: Input) {
+        self.shutdown.store(shutdown, Ordering::Release);
         for session in self.table.registry().pages().flatten() {
-            self.lifecycle.handle(&session, Input::Move);
+            self.lifecycle.handle(&session, input);
         }
     }
 }

@@ -29,7 +29,21 @@ impl RestoredSessions {
     }
 }
 
+/// Size of a session's record without its subscriptions: 200 bytes, and room for the client's permissions.
+const SESSION_BYTES: usize = 512;
+/// Size of the record of a subscription, with its unacknowledged messages.
+const SUBSCRIPTION_BYTES: usize = 64;
+
 impl Sessions {
+    /// Estimates the size of the records of all sessions.
+    pub(crate) fn estimate_snapshot(&self) -> usize {
+        let sessions = self.table.registry().pages().flatten();
+        let sizes = sessions.map(|session| {
+            SESSION_BYTES + SUBSCRIPTION_BYTES * session.lock().machine.outbox().channels().count()
+        });
+        sizes.sum()
+    }
+
     /// Writes a record of each session that has moved, with the channels that it refers to.
     pub(crate) fn snapshot<E>(
         &self,

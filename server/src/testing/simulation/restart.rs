@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::SimulatedServer;
 use crate::server::persistence::snapshot_state;
-use crate::snapshot::{self, LoadOutcome, SnapshotSettings};
+use crate::snapshot::{self, LoadOutcome, ReservedFile, SnapshotSettings};
 
 /// Result of loading the snapshot at startup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,8 @@ impl SimulatedServer {
     /// I/O errors.
     pub fn write_snapshot(&self, path: &Path) -> io::Result<()> {
         let now = self.public.client.timeouts.clock().unix_now();
-        snapshot::write(path, &snapshot_state(&self.public.client), now).map(drop)
+        let kept = snapshot_state(&self.public.client);
+        ReservedFile::create(path, &kept)?.write(&kept, now).map(drop)
     }
 
     /// Restores the snapshot of the previous process at startup, unless it is too old.

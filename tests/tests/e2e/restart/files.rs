@@ -1,9 +1,12 @@
 use std::os::unix::fs::PermissionsExt;
 
 use encke_tests::server::run_to_end;
-use encke_tests::{Client, Hello};
+use encke_tests::{Backend, Client, Hello, RawClient};
 
-use super::{RestartableServer, launch};
+use super::{MOVED, RestartableServer, launch};
+use crate::webhooks::{SESSIONS, await_session, webhook};
+
+const DRAINING: u16 = 4002;
 
 /// Runs a server with one session until it has written a snapshot.
 #[track_caller]
@@ -104,6 +107,50 @@ fn an_unusable_path_is_an_error_at_start() {
         run_to_end(&arguments, &[]).assert_failed(1, &[why, "shutdown.snapshot"]);
     }
     assert!(path.join("other").exists());
+}
+
+#[test]
+fn sessions_end_if_no_snapshot_can_be_written() {
+    // A file size limit has the effect of a full disk.
+    for (shell, removes_directory, why) in
+        [("true", true, "No such file"), ("ulimit -f 0", false, "File too large")]
+    {
+        let mut restarts = RestartableServer::launched(&[], |launch| launch.run_first(shell));
+        let mut client = restarts.server.client();
+        if removes_directory {
+            std::fs::remove_dir_all(restarts.folder.path()).expect("the directory exists");
+        }
+        restarts.server.terminate();
+        assert_eq!(client.object()["goaway"]["reason"], "draining");
+        assert_eq!(client.close_code(), Some(DRAINING));
+        assert_eq!(restarts.server.await_exit().code(), Some(1));
+        let line = restarts.server.logs.await_line("cannot write the snapshot");
+        assert!(line.contains(why), "{line}");
+        restarts.server.await_lifecycle(&client.hello.session, "opened connect, closed draining");
+    }
+}
+
+/// The directory vanishes after the clients were told to resume.
+#[test]
+fn moved_sessions_end_if_the_snapshot_fails_late() {
+    let backend = Backend::start();
+    let webhook = webhook(&backend.url("/encke"), SESSIONS, "");
+    let drain = ["shutdown.drain=60s", "session.close_timeout=60s"];
+    let mut restarts = RestartableServer::with(&[&format!("webhook=[{webhook}]"), drain[0], drain[1]]);
+    let (mut stays, hello) = RawClient::greeted(restarts.server.public, "");
+    restarts.server.terminate();
+    stays.object();
+    assert_eq!(stays.close_code(), MOVED);
+    std::fs::remove_dir_all(restarts.folder.path()).expect("the directory exists");
+    drop(stays);
+    assert_eq!(restarts.server.await_exit().code(), Some(1));
+    restarts.server.logs.await_line("cannot write the snapshot");
+    let events = [
+        (1, "session.opened", "connect"),
+        (2, "session.suspended", "moved"),
+        (3, "session.closed", "draining"),
+    ];
+    await_session(&backend, &hello.session, &events);
 }
 
 /// A starting process waits until the previous one has written its snapshot, even if the two use different

@@ -28,11 +28,17 @@ impl RestartableServer {
     /// private Redis would be empty after the restart.
     #[track_caller]
     pub(crate) fn with(settings: &[&str]) -> Self {
+        Self::launched(settings, |launch| launch)
+    }
+
+    /// Like [`Self::with`]; `prepare` changes how the first server is started.
+    #[track_caller]
+    fn launched(settings: &[&str], prepare: impl FnOnce(Launch) -> Launch) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory can be created");
         let has_engine = settings.iter().any(|setting| setting.starts_with("engine."));
         let engine = if has_engine { &[][..] } else { &[IN_MEMORY] };
         let settings: Vec<_> = engine.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
-        let server = launch("127.0.0.1:0", &folder.path().join("snapshot"), &settings).start();
+        let server = prepare(launch("127.0.0.1:0", &folder.path().join("snapshot"), &settings)).start();
         Self { folder, settings, server }
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(crate) use events::assert_signed;
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-const SESSIONS: &str =
+pub(crate) const SESSIONS: &str =
     r#""session.opened","session.suspended","session.resumed","session.expired","session.closed""#;
 const CHANNELS: &str = r#""channel.occupied","channel.vacated""#;
 
@@ -22,7 +22,7 @@ pub(crate) fn launch_with_webhook(backend: &Backend, events: &str, more: &str) -
     Launch::default().set(&format!("webhook=[{}]", webhook(&backend.url("/encke"), events, more)))
 }
 
-fn webhook(url: &str, events: &str, more: &str) -> String {
+pub(crate) fn webhook(url: &str, events: &str, more: &str) -> String {
     format!("{{url=\"{url}\",events=[{events}],secret=\"{SECRET}\"{more}}}")
 }
 
@@ -52,7 +52,7 @@ fn events_of_channel<'a>(events: &'a [Value], channel: &str) -> Vec<&'a Value> {
 
 /// Waits until exactly these events of a session have been accepted.
 #[track_caller]
-fn await_session(backend: &Backend, session: &str, expected: &[(u64, &str, &str)]) {
+pub(crate) fn await_session(backend: &Backend, session: &str, expected: &[(u64, &str, &str)]) {
     until(format!("exactly the events {expected:?}"), || {
         events_of_session(&accepted_events(backend), session) == expected
     });

@@ -104,7 +104,8 @@ impl<C> Session<C> {
     pub fn handle_without_timeouts(&mut self, step: &mut StepContext<'_>, input: Input) {
         match (self.phase(), input) {
             (Phase::Moved, Input::Connection(_, ConnectionInput::AnswerLost)) => self.answer_lost(),
-            (Phase::Closed(_) | Phase::Moved, _) => {}
+            (Phase::Moved, Input::MoveFailed) => self.end(step, None, CloseReason::Draining),
+            (Phase::Closed(_) | Phase::Moved, _) | (_, Input::MoveFailed) => {}
             (_, Input::Attach(attach)) if attach.seq.is_some_and(|seq| seq > self.outbox.seq()) => {}
             (Phase::Attached(current), Input::Attach(attach)) if attach.connection == current => {}
             (Phase::Attached(current), Input::Attach(attach)) => {

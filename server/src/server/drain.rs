@@ -1,0 +1,116 @@
+//! Shutting down: sessions end, or are saved for the next process.
+
+use std::future::IntoFuture;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use tokio_util::sync::CancellationToken;
+
+use super::Server;
+use super::persistence::{reserve_snapshot, write_snapshot};
+use crate::public;
+use crate::snapshot::{ReservedFile, SnapshotLock};
+
+/// Result of [`Server::drain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainOutcome {
+    /// Number of connections that are still open.
+    pub connections_left: usize,
+    /// Whether a snapshot is configured but was not written.
+    pub is_snapshot_lost: bool,
+}
+
+impl Server {
+    /// Stops accepting connections, ends every session, and waits for the connections to close, at most for
+    /// [`Config::drain`](crate::config::Config::drain), or until `hurry` is cancelled.
+    ///
+    /// If there is a snapshot, publishes are rejected, and sessions are suspended instead of ended. The
+    /// snapshot is written once the connections are closed, because until then some may still report messages
+    /// that their clients have not received. If the snapshot cannot be written, the sessions end.
+    pub fn drain(&self, hurry: &CancellationToken) -> DrainOutcome {
+        let client = &self.public.client;
+        self.public.stop.cancel();
+        // Create the file before clients are told to resume their sessions.
+        let claimed = self.snapshot.as_ref();
+        let reserved = claimed.and_then(|claimed| Some((claimed, reserve_snapshot(claimed, client)?)));
+        match &reserved {
+            Some(_) => self.move_all(),
+            None => client.sessions.drain(),
+        }
+        if let Some(webhooks) = &self.webhooks {
+            webhooks.hurry();
+        }
+        if let Some(tracer) = &client.tracer {
+            tracer.hurry();
+        }
+        let connections_left = self.await_drained(hurry);
+        let is_saved = reserved.is_some_and(|(claimed, file)| self.save(claimed, file, hurry));
+        self.log_losses();
+        self.runtime.block_on(client.logs.engine.leave().into_future());
+        DrainOutcome { connections_left, is_snapshot_lost: claimed.is_some() && !is_saved }
+    }
+
+    fn move_all(&self) {
+        let client = &self.public.client;
+        // Close reminders before the channels, so that reminders that are due but not yet published are left
+        // to the next process.
+        client.reminders.close();
+        client.sessions.subscriptions.join_leave().stop();
+        client.logs.channels.close();
+        client.sessions.move_all();
+    }
+
+    /// Writes the snapshot. If this fails, ends the moved sessions, with their events and notices, and returns
+    /// `false`.
+    fn save(&self, claimed: &SnapshotLock, file: ReservedFile, hurry: &CancellationToken) -> bool {
+        let client = &self.public.client;
+        let is_written = write_snapshot(claimed, file, client);
+        if !is_written {
+            client.logs.channels.reopen();
+            client.sessions.subscriptions.join_leave().start();
+            client.sessions.end_moved();
+            self.await_drained(hurry);
+        }
+        is_written
+    }
+
+    /// Waits until everything is drained, for a limited time. Returns the number of connections that are still
+    /// open.
+    fn await_drained(&self, hurry: &CancellationToken) -> usize {
+        let public::Context { client, connections, .. } = &*self.public;
+        let until = client.timeouts.clock().now() + self.drain;
+        self.runtime.block_on(async {
+            let hurried = pin!(hurry.cancelled());
+            let timeout = select(client.timeouts.sleep_until(until), hurried);
+            match select(timeout, pin!(self.all_drained())).await {
+                Either::Left(_) => connections.count(),
+                Either::Right(_) => 0,
+            }
+        })
+    }
+
+    /// Waits until all connections are closed, due reminders are carried out, presence leaves are published,
+    /// and webhooks have received them.
+    async fn all_drained(&self) {
+        self.public.connections.all_closed().await;
+        self.public.client.reminders.settled().await;
+        self.public.client.sessions.subscriptions.join_leave().settled().await;
+        if let Some(webhooks) = &self.webhooks {
+            webhooks.flushed().await;
+        }
+        if let Some(tracer) = &self.public.client.tracer {
+            tracer.flushed().await;
+        }
+    }
+
+    fn log_losses(&self) {
+        let events = self.webhooks.as_ref().map_or(0, |webhooks| webhooks.queued());
+        if events > 0 {
+            tracing::error!(events, "undelivered webhook events were lost");
+        }
+        let spans = self.public.client.tracer.as_ref().map_or(0, |tracer| tracer.queued());
+        if spans > 0 {
+            tracing::warn!(spans, "unexported traces were lost");
+        }
+    }
+}
