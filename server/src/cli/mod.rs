@@ -7,6 +7,7 @@ mod logging;
 mod memory;
 mod output;
 mod serve;
+mod signals;
 mod token;
 
 use std::path::PathBuf;
@@ -22,9 +23,11 @@ use output::{failure, print_error, print_result, usage_error};
 /// Runs the command that the process's arguments specify.
 #[must_use]
 pub fn main() -> ExitCode {
+    // Do this first, because SIGHUP terminates the process until then.
+    let reload = signals::catch_sighup();
     match Cli::parse() {
         Cli { command: Some(command), .. } => command.execute(),
-        args => serve::run(&args.settings()),
+        args => serve::run(&args.settings(), reload),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `encke` without a command: the server as a process, with its signals, its supervisor and its exit code.
 
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,30 +8,27 @@ use std::sync::atomic::AtomicBool;
 use encke_base::process::systemd::{self, InheritError, InheritedSockets, Supervisor};
 use encke_timeouts::clock::monotonic_now;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::iterator::Signals;
-use tokio_util::sync::CancellationToken;
 
 use super::banner::banner;
 use super::logging::Logging;
 use super::output::{failure, print, print_error, usage_error};
+use super::signals::{ReceivedSignals, SignalRequest};
 use crate::config::{Config, MIN_DESCRIPTORS, Settings};
 use crate::events::NoHooks;
 use crate::server::{ListenError, Listeners};
 use crate::server::{Server, StartError};
 
 /// Runs the server until a signal ends it.
-pub(super) fn run(settings: &Settings) -> ExitCode {
+pub(super) fn run(settings: &Settings, reload: io::Result<Arc<AtomicBool>>) -> ExitCode {
     // Take the inherited sockets before opening any file: otherwise a file could get the number of a socket
     // that systemd announced but did not pass.
     let handed_over = SystemdHandover::take();
-    // Handle signals from the start, so that none is lost and SIGHUP does not terminate the process.
-    let signals = match watch_signals() {
+    let signals = match reload.and_then(ReceivedSignals::watch) {
         Ok(signals) => signals,
         Err(error) => return failure(&format!("cannot watch signals: {error}")),
     };
     match settings.resolve() {
-        Ok(config) => serve(config, handed_over, signals),
+        Ok(config) => serve(config, handed_over, &signals),
         Err(error) => usage_error(&error),
     }
 }
@@ -64,7 +62,7 @@ impl Drop for ReloadGuard {
     }
 }
 
-fn serve(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> ExitCode {
+fn serve(config: Config, handed_over: SystemdHandover, signals: &ReceivedSignals) -> ExitCode {
     let SystemdHandover { sockets, supervisor } = handed_over;
     let descriptors = raise_descriptor_limit();
     // 0 means that the system did not report a limit.
@@ -80,11 +78,7 @@ fn serve(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> 
     tracing::info!(max_sessions = config.limits.max_sessions, "session limit");
     #[cfg(feature = "jemalloc")]
     super::memory::return_free_memory();
-    let mut ended_by = None;
-    let mut is_over = || {
-        ended_by = signals.pending().find(|signal| *signal != SIGHUP);
-        ended_by.is_some()
-    };
+    let mut is_over = || signals.shutdown().is_some();
     let listeners = sockets
         .map_err(ListenError::from)
         .and_then(|sockets| Listeners::inherit_or_bind(&config, sockets, &mut is_over));
@@ -92,7 +86,7 @@ fn serve(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> 
         let claimed = Server::claim_snapshot(&config, &mut is_over)?;
         Server::start_on(listeners, claimed, config, Box::new(NoHooks), logging.dropped())
     });
-    match (server, ended_by) {
+    match (server, signals.shutdown()) {
         (Ok(server), _) => {
             // Ignore errors, because the server must run even if its standard output is not read.
             let _ = print(&banner(&server, descriptors));
@@ -108,36 +102,25 @@ fn serve(config: Config, handed_over: SystemdHandover, mut signals: Signals) -> 
     }
 }
 
-/// Registers signal handlers. A second SIGTERM or SIGINT terminates the process immediately, with the exit
-/// code that shells use for the signal.
-fn watch_signals() -> std::io::Result<Signals> {
-    // A write beyond `ulimit -f` then fails, instead of terminating the process.
-    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
-    let second = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT] {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&second))?;
-        signal_hook::flag::register(signal, Arc::clone(&second))?;
-    }
-    Signals::new([SIGTERM, SIGINT, SIGHUP])
-}
-
-/// Fails if sessions were lost because the snapshot cannot be written.
-fn serve_until_signal(server: Server, supervisor: &Supervisor, mut signals: Signals) -> ExitCode {
+/// Serves until a signal requests the shutdown. Fails if sessions were lost because the snapshot cannot be
+/// written.
+fn serve_until_signal(server: Server, supervisor: &Supervisor, signals: &ReceivedSignals) -> ExitCode {
     let (public, admin) = (server.public_address(), server.admin_address());
     tracing::info!(%public, %admin, "serving");
     server.feed_watchdog(supervisor.clone());
     supervisor.ready();
-    for signal in signals.forever() {
-        if signal == SIGHUP {
-            supervisor.reloading(monotonic_now());
-            server.reload(ReloadGuard(supervisor.clone()));
-        } else {
-            tracing::info!(signal, "draining");
-            break;
+    let signal = loop {
+        match signals.next() {
+            SignalRequest::Reload => {
+                supervisor.reloading(monotonic_now());
+                server.reload(ReloadGuard(supervisor.clone()));
+            }
+            SignalRequest::Shutdown(signal) => break signal,
         }
-    }
+    };
+    tracing::info!(signal, "draining");
     supervisor.stopping();
-    let drained = server.drain(&CancellationToken::new());
+    let drained = server.drain(&signals.hurry);
     tracing::info!(connections_dropped = drained.connections_left, "stopped");
     server.stop();
     if drained.is_snapshot_lost { ExitCode::FAILURE } else { ExitCode::SUCCESS }

@@ -153,6 +153,19 @@ fn moved_sessions_end_if_the_snapshot_fails_late() {
     await_session(&backend, &hello.session, &events);
 }
 
+/// A second signal ends the wait for clients, and a third one terminates the server.
+#[test]
+fn a_second_signal_still_writes_the_snapshot() {
+    let mut restarts = RestartableServer::with(&["shutdown.drain=60s", "session.close_timeout=60s"]);
+    let (mut stays, hello) = RawClient::greeted(restarts.server.public, "");
+    restarts.server.terminate();
+    stays.object();
+    assert_eq!(stays.close_code(), MOVED);
+    restarts.stop();
+    restarts.start();
+    assert!(restarts.server.resume(&hello.resume).hello.recovered);
+}
+
 /// A starting process waits until the previous one has written its snapshot, even if the two use different
 /// addresses. It gives up after `listen.wait`.
 #[test]
