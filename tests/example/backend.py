@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT = 3000
 SECRET = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")  # the secret in encke.toml, without whsec_
-EVENTS = "/tmp/encke/events"
+EVENTS = "target/state/events"
 OWN_KEY = hmac.digest(SECRET, b"cookies and tokens", "sha256")
 PAGE = pathlib.Path(__file__).with_name("index.html")
 SIGN_IN = """<!doctype html><title>Chat</title>

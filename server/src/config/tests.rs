@@ -1,3 +1,5 @@
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use encke_core::session::SessionTimeouts;
@@ -622,4 +624,11 @@ fn questionable_settings_cause_warnings() {
             && warnings[2].contains("too few for limits.max_connections = 1000"),
         "{warnings:?}"
     );
+    let folder = tempfile::tempdir().expect("a directory");
+    let setting = format!("shutdown.snapshot={}", folder.path().join("snapshot").display());
+    for (mode, is_safe) in [(0o755, true), (0o775, false), (0o1777, false)] {
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(mode)).expect("the directory is ours");
+        let warnings = with(&[&setting]).resolve().expect("valid").warnings(1 << 20);
+        assert_eq!(warnings.is_empty(), is_safe, "{mode:o}: {warnings:?}");
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::types::Config;
+use crate::snapshot::SnapshotSettings;
 
 impl Config {
     /// Returns warnings about settings that are valid but likely to cause trouble, one sentence each.
@@ -28,6 +29,7 @@ impl Config {
         }
         warnings.extend(self.too_few_descriptors(descriptors));
         warnings.extend(self.late_timeouts());
+        warnings.extend(self.snapshot.as_ref().and_then(SnapshotSettings::warning));
         warnings
     }
 

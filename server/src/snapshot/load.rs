@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::fs::{File, rename};
 use std::io::{self, BufReader, Read, Seek};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED,
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
 use super::lock::with_extension;
 use super::write::sync_folder;
-use super::{SnapshotSettings, SnapshotState};
+use super::{NO_FOLLOW, SnapshotSettings, SnapshotState};
 use crate::auth::RevocationRecord;
 use crate::reminders::ReminderRecord;
 use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredNotice, StoredSession};
@@ -91,9 +92,9 @@ pub(crate) fn load(
 ) -> io::Result<LoadOutcome> {
     let path = &settings.path;
     // Leave anything but a regular file where it is. This is mainly for a directory that was configured
-    // instead of a file in it.
-    if path.metadata().is_ok_and(|found| !found.is_file()) {
-        return Err(io::Error::other(format!("{} is not a file", path.display())));
+    // instead of a file in it, and for a symbolic link.
+    if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::other(format!("{} is not a regular file", path.display())));
     }
     let taken = with_extension(path, "taken");
     match rename(path, &taken) {
@@ -106,7 +107,8 @@ pub(crate) fn load(
         let moved = rename(&taken, &aside);
         if moved.is_ok() { aside } else { taken.clone() }
     };
-    let loaded = File::open(&taken).map_err(LoadError::from).and_then(|mut file| {
+    let opened = File::options().read(true).custom_flags(NO_FOLLOW).open(&taken);
+    let loaded = opened.map_err(LoadError::from).and_then(|mut file| {
         let header = check(BufReader::new(&file))?;
         let age = now.since(UnixTime::since_epoch(Duration::from_millis(header.written_ms)));
         if age > settings.max_age {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use encke_base::process::Retry;
 
-use super::SnapshotSettings;
+use super::{NO_FOLLOW, SnapshotSettings};
 
 /// Exclusive right to read and write a snapshot. Released when dropped or when the process exits, even if it
 /// crashes.
@@ -49,7 +49,9 @@ impl SnapshotLock {
     ) -> Result<Self, SnapshotLockError> {
         let path = with_extension(&settings.path, "lock");
         // The file is never removed: otherwise two processes could each hold a lock.
-        let opened = OpenOptions::new().create(true).append(true).mode(super::write::PRIVATE).open(&path);
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).mode(super::write::PRIVATE).custom_flags(NO_FOLLOW);
+        let opened = options.open(&path);
         let lock = opened.map_err(|error| SnapshotLockError::Open { path: path.clone(), error })?;
         let mut retry = Retry::new(at_most, is_over);
         loop {
@@ -88,6 +90,11 @@ mod tests {
         assert!(error.starts_with("another process holds the lock ") && error.contains("s.lock"), "{error}");
         drop(first);
         drop(claim().expect("free again"));
+        let (lock, victim) = (folder.path().join("s.lock"), folder.path().join("victim"));
+        std::fs::remove_file(&lock).expect("the lock exists");
+        std::os::unix::fs::symlink(&victim, &lock).expect("a link");
+        claim().expect_err("a link is not followed");
+        assert!(!victim.exists());
         let nowhere = SnapshotSettings { path: folder.path().join("no/s"), ..settings };
         let error = SnapshotLock::acquire(&nowhere, Duration::ZERO, || false).expect_err("no such folder");
         assert!(error.to_string().contains("shutdown.snapshot"), "{error}");

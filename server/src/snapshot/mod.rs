@@ -19,6 +19,7 @@ mod lock;
 mod show;
 mod write;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +32,16 @@ pub(crate) use write::ReservedFile;
 #[cfg(feature = "fuzzing")]
 pub(crate) use {frames::frame_records, load::load_from, write::write_to_vec};
 
+use rustix::fs::OFlags;
+
 use crate::reminders::Reminders;
 use crate::session::{Channels, Sessions};
+
+/// Flag of open(2) that rejects a symbolic link in place of the file.
+const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
+
+/// Permissions that let other users than the owner change a directory.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Location of the snapshot and its maximum age.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +49,23 @@ pub struct SnapshotSettings {
     pub path: PathBuf,
     /// Maximum age. An older snapshot is set aside.
     pub max_age: Duration,
+}
+
+impl SnapshotSettings {
+    /// Returns a warning if other users can create files in the snapshot's directory.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let directory = directory_of(&self.path);
+        let mode = directory.metadata().ok()?.mode();
+        (mode & WRITABLE_BY_OTHERS != 0).then(|| {
+            format!(
+                "other users can write to the directory of shutdown.snapshot, {} (mode {:o}), and could forge sessions: \
+                 use a directory that only the server's user can write to",
+                directory.display(),
+                mode & 0o7777
+            )
+        })
+    }
 }
 
 /// Returns the directory that contains the file.

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Commands that start the backend and the server.
-const BACKEND: &str = "mkdir -p /tmp/encke && python3 tests/example/backend.py";
+const BACKEND: &str = "mkdir -p -m 700 target/state && python3 tests/example/backend.py";
 const SERVER: &str = "cargo run --release -- --config tests/example/encke.toml";
 
 /// Copy of the example. See the [module](self).
@@ -49,7 +49,6 @@ impl Example {
             .replace("PORT = 3000", &port)
             .replace("127.0.0.1:8000", &self.public.address.to_string())
             .replace("127.0.0.1:8001", &self.admin.address.to_string())
-            .replace("/tmp/encke", &self.clone.path().join("encke").display().to_string())
     }
 
     /// Returns a shell that runs a command from the README in the clone, and that becomes the last program of

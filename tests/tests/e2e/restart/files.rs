@@ -1,4 +1,4 @@
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use encke_tests::server::run_to_end;
 use encke_tests::{Backend, Client, Hello, RawClient};
@@ -11,7 +11,11 @@ const DRAINING: u16 = 4002;
 /// Runs a server with one session until it has written a snapshot.
 #[track_caller]
 fn write_snapshot() -> (RestartableServer, Hello) {
-    let mut restarts = RestartableServer::with(&[]);
+    write_snapshot_of(RestartableServer::with(&[]))
+}
+
+#[track_caller]
+fn write_snapshot_of(mut restarts: RestartableServer) -> (RestartableServer, Hello) {
     let mut client = restarts.server.client();
     client.subscribe("news");
     restarts.server.admin.publish("news", 1);
@@ -21,9 +25,16 @@ fn write_snapshot() -> (RestartableServer, Hello) {
     (restarts, hello)
 }
 
+/// A symbolic link under the file's temporary name is replaced, and its target is not changed.
 #[test]
 fn the_file_is_private_and_can_be_shown() {
-    let (restarts, hello) = write_snapshot();
+    let restarts = RestartableServer::with(&[]);
+    let victim = restarts.folder.path().join("victim");
+    std::fs::write(&victim, "untouched").expect("the file can be written");
+    symlink(&victim, restarts.folder.path().join("snapshot.unfinished")).expect("a link");
+    let (restarts, hello) = write_snapshot_of(restarts);
+    assert_eq!(std::fs::read_to_string(&victim).expect("the file exists"), "untouched");
+    std::fs::remove_file(&victim).expect("the file exists");
     assert_eq!(restarts.files(), ["snapshot"]);
     let mode = restarts.path().metadata().expect("the file exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -100,7 +111,7 @@ fn an_unusable_path_is_an_error_at_start() {
     std::fs::create_dir(&path).expect("a directory can be created");
     std::fs::write(path.join("other"), "not a snapshot").expect("the file can be written");
     for (path, why) in
-        [("/nowhere/at/all", "/nowhere/at/all.lock"), (&path.display().to_string(), "is not a file")]
+        [("/nowhere/at/all", "/nowhere/at/all.lock"), (&path.display().to_string(), "is not a regular file")]
     {
         let setting = format!("shutdown.snapshot={path}");
         let arguments = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", &setting];
