@@ -46,6 +46,12 @@ impl RawChannel {
         let namespaces = namespaces.iter().map(|namespace| namespace.resolve(&log)).collect();
         ChannelConfig { log, namespaces, name_bytes: self.name_bytes }
     }
+
+    /// Returns the maximum number of messages in the history of any channel.
+    pub(super) fn longest_history(&self, namespaces: &[RawNamespace]) -> usize {
+        let of_namespaces = namespaces.iter().filter_map(|namespace| namespace.history_messages);
+        of_namespaces.fold(self.history_messages, usize::max)
+    }
 }
 
 impl RawNamespace {

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use encke_broker::engine::{RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
+use encke_broker::engine::{
+    RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels, max_reply_bytes,
+};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::channels::RawChannel;
+use super::channels::{RawChannel, RawNamespace};
 use super::error::ConfigError;
 use super::types::EngineConfig;
 use super::validator::Validator;
@@ -42,7 +44,13 @@ const MAX_PREFIX: usize = 64;
 const MAX_SENTINELS: usize = 16;
 
 impl Validator<'_> {
-    pub(super) fn engine(&self, raw: &RawEngine, channel: &RawChannel) -> Result<EngineConfig, ConfigError> {
+    pub(super) fn engine(
+        &self,
+        raw: &RawEngine,
+        channel: &RawChannel,
+        namespaces: &[RawNamespace],
+        max_message: usize,
+    ) -> Result<EngineConfig, ConfigError> {
         if raw.kind == RawEngineKind::Memory {
             let strings = [
                 ("engine.url", &*raw.url),
@@ -78,6 +86,7 @@ impl Validator<'_> {
             database: i64::from(raw.database),
             prefix: raw.prefix.clone(),
             allow_eviction: raw.allow_eviction,
+            max_reply_bytes: max_reply_bytes(channel.longest_history(namespaces), max_message),
         })))
     }
 

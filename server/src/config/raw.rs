@@ -103,7 +103,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
     checks.shutdown(&raw.shutdown)?;
-    let engine = checks.engine(&raw.engine, &raw.channel)?;
+    let engine = checks.engine(&raw.engine, &raw.channel, &raw.namespace, max_message)?;
     checks.namespaces(&raw.namespace, &raw.channel, max_message, &engine)?;
     let webhooks = checks.webhooks(raw.webhook)?;
     let trace = checks.trace(&raw.trace)?;

@@ -1,3 +1,6 @@
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
 use encke_tests::RunningServer;
 use encke_tests::redis::Redis;
 use encke_tests::waiting::{eventually_within, until};
@@ -118,4 +121,21 @@ fn offsets_are_not_reused_on_connections_that_survive_a_failover() {
         assert_gap(&mut saw_all, "news");
         (4..=5).for_each(|offset| assert_message(&mut saw_all, offset, "again"));
     }
+}
+
+/// The reply is rejected as soon as its length is known.
+#[test]
+fn a_reply_without_end_closes_the_connection() {
+    let redis = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("engine.url=redis://{}", redis.local_addr().expect("the listener is bound"));
+    std::thread::spawn(move || {
+        for client in redis.incoming().flatten() {
+            // The server closes the connection, or has closed it.
+            let _ = (&client).write_all(b"$1000000000\r\n").and_then(|()| (&client).read_to_end(&mut Vec::new()));
+        }
+    });
+    let server = RunningServer::with(&["engine.kind=redis", &url]);
+    let line = server.logs.await_line("a reply of Redis exceeds the limit of 88080384 bytes");
+    assert!(line.contains("ERROR"), "{line}");
+    until("the engine counts as down", || server.admin.get("/readyz").status == 503);
 }

@@ -14,6 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::address::RedisAddress;
 use super::errors::unexpected;
+use super::reply_limit::LimitedReplies;
 use super::tls::RedisTls;
 
 /// Capacity of the queue of unwritten requests. It exceeds the number of requests ever in flight, so that all
@@ -28,12 +29,13 @@ pub(super) struct RedisConnection {
 }
 
 impl RedisConnection {
-    /// Connects and logs in. Messages that Redis pushes go to `pushes`. Cancelling `closed` closes the
+    /// Connects and logs in. A reply longer than `max_reply_bytes` closes the connection. Messages that Redis pushes go to `pushes`. Cancelling `closed` closes the
     /// connection; if the connection closes for another reason, `closed` is cancelled.
     pub(super) async fn open(
         address: &RedisAddress,
         tls: Option<&RedisTls>,
         who: &RedisConnectionInfo,
+        max_reply_bytes: usize,
         closed: CancellationToken,
         pushes: impl AsyncPushSender,
         executor: &Arc<dyn Executor>,
@@ -41,21 +43,25 @@ impl RedisConnection {
         match address {
             RedisAddress::Tcp(host, port) => {
                 let stream = tcp(host, *port).await?;
-                Self::handshake(stream, who, closed, pushes, executor).await
+                Self::handshake(LimitedReplies::new(stream, max_reply_bytes), who, closed, pushes, executor)
+                    .await
             }
             RedisAddress::Tls(host, port) => {
                 let tls = tls.ok_or_else(|| unexpected("TLS settings are missing"))?;
                 let stream = tls.connect(host, tcp(host, *port).await?).await?;
-                Self::handshake(stream, who, closed, pushes, executor).await
+                Self::handshake(LimitedReplies::new(stream, max_reply_bytes), who, closed, pushes, executor)
+                    .await
             }
             RedisAddress::Unix(path) => {
                 let stream = UnixStream::connect(path).await?;
-                Self::handshake(stream, who, closed, pushes, executor).await
+                Self::handshake(LimitedReplies::new(stream, max_reply_bytes), who, closed, pushes, executor)
+                    .await
             }
             #[cfg(feature = "simulation")]
             RedisAddress::Simulated(redis) => {
                 let stream = redis.connect()?;
-                Self::handshake(stream, who, closed, pushes, executor).await
+                Self::handshake(LimitedReplies::new(stream, max_reply_bytes), who, closed, pushes, executor)
+                    .await
             }
         }
     }

@@ -64,13 +64,13 @@ impl LiveConnection {
         client: &RedisClient<S>,
     ) -> Result<Self, ConnectionError> {
         let RedisClient { settings, executor, .. } = client;
-        let tls = settings.tls.as_ref();
+        let (tls, limit) = (settings.tls.as_ref(), settings.max_reply_bytes);
         let login = login_info(&settings.user, &settings.password).set_db(settings.database);
         // Both connections share one token: if either closes, so does the other.
         let closed = CancellationToken::new();
         let (sender, pushes) = push_queue(closed.clone());
         let subscribed =
-            RedisConnection::open(address, tls, &login, closed.clone(), sender, executor).await?;
+            RedisConnection::open(address, tls, &login, limit, closed.clone(), sender, executor).await?;
         let mut commands = subscribed.commands.clone();
         let info = RedisInfo::query(&mut commands).await?;
         if !info.is_master {
@@ -82,7 +82,8 @@ impl LiveConnection {
         let scripts = Scripts::load(&mut commands, client.channels.namespaces()).await?;
         let discard_pushes = |_| Ok::<_, SendError>(());
         let reads =
-            RedisConnection::open(address, tls, &login, closed.clone(), discard_pushes, executor).await?;
+            RedisConnection::open(address, tls, &login, limit, closed.clone(), discard_pushes, executor)
+                .await?;
         let connections = CommandConnections {
             commands,
             reads: reads.commands.clone(),

@@ -27,6 +27,7 @@ mod pattern_subscriptions;
 mod presence;
 mod probe;
 mod pushes;
+mod reply_limit;
 mod restored;
 mod scripts;
 mod sentinel;
@@ -58,6 +59,7 @@ use client::RedisClient;
 pub use client::RedisHealth;
 pub use errors::EvictsKeys;
 use feed::FeedTask;
+pub use reply_limit::max_reply_bytes;
 pub use settings::{RedisLocation, RedisSettings, Sentinels};
 #[cfg(feature = "simulation")]
 pub use simulated::{SimulatedRedis, Stream};

@@ -60,13 +60,12 @@ async fn query<S: Subscriber>(
 ) -> Result<Option<RedisAddress>, RedisError> {
     let RedisClient { settings, executor, .. } = client;
     let login = login_info(user, password);
+    let (tls, limit) = (settings.tls.as_ref(), settings.max_reply_bytes);
     let closed = CancellationToken::new();
     let discard_pushes = |_| Ok::<_, SendError>(());
     // Box the future, because it is large.
     let connection =
-        RedisConnection::open(sentinel, settings.tls.as_ref(), &login, closed, discard_pushes, executor)
-            .boxed()
-            .await?;
+        RedisConnection::open(sentinel, tls, &login, limit, closed, discard_pushes, executor).boxed().await?;
     let mut commands = connection.commands.clone();
     let mut command = cmd("SENTINEL");
     command.arg("GET-MASTER-ADDR-BY-NAME").arg(master);

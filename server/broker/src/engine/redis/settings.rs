@@ -23,6 +23,8 @@ pub struct RedisSettings {
     pub prefix: String,
     /// Whether to accept a Redis that evicts keys when its memory is full.
     pub allow_eviction: bool,
+    /// Maximum size of a reply. A connection with a longer one is closed.
+    pub max_reply_bytes: usize,
 }
 
 /// How to find the Redis master.
