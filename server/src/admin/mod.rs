@@ -30,7 +30,7 @@ use crate::admission::RefusalReason;
 use crate::auth::Scope;
 use crate::connection;
 use crate::http::body::{BodyLimits, check_json, read};
-use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
+use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites, add_common_headers};
 use api::ApiCall;
 use api::routes::{self, Route};
 use audit::AuditedAction;
@@ -72,12 +72,17 @@ async fn serve_http(
     let accepted = connection::accept(socket, context.tls.as_deref());
     let socket = timeouts.within(context.handshake_timeout, accepted).await;
     let socket = socket.ok_or("limits.handshake_timeout")??;
-    let service = service_fn(|request| async { Ok::<_, Infallible>(handle(request, peer, context).await) });
+    let service = service_fn(|request| async {
+        let mut reply = handle(request, peer, context).await;
+        add_common_headers(&mut reply, timeouts.clock().unix_now());
+        Ok::<_, Infallible>(reply)
+    });
     let socket = TimedWrites::new(socket, context.client.settings.write_timeout, Arc::clone(timeouts));
     let connection = http1::Builder::new()
         .timer(WheelTimer(Arc::clone(timeouts)))
         .header_read_timeout(context.handshake_timeout)
         .max_buf_size(MAX_HEAD_BYTES)
+        .auto_date_header(false)
         .serve_connection(TokioIo::new(socket), service);
     Ok(connection.await?)
 }

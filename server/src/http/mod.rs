@@ -3,6 +3,7 @@
 
 mod accept;
 pub(crate) mod body;
+mod common_headers;
 mod embedded;
 mod error_code;
 pub mod proxies;
@@ -12,6 +13,7 @@ pub(crate) mod request;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, ConnectionHandler, Listener, SocketOptions};
+pub(crate) use common_headers::{add_common_headers, http_date};
 pub(crate) use embedded::EmbeddedFile;
 pub use error_code::ApiErrorCode;
 pub(crate) use reply::{ApiError, Reply};

@@ -3,7 +3,7 @@
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, HeaderMap, HeaderName, HeaderValue,
     ORIGIN, VARY,
 };
 
@@ -70,10 +70,4 @@ pub(super) fn allow(mut reply: Reply, caller: &Caller, request: &HeaderMap, cook
         reply.headers_mut().extend(headers(request.get(ORIGIN), cookies));
     }
     reply
-}
-
-/// Adds the common headers: no cache may store a response, and pages of allowed origins may read it.
-pub(super) fn finish(mut reply: Reply, caller: &Caller, request: &HeaderMap, cookies: Cookies) -> Reply {
-    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    allow(reply, caller, request, cookies)
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use encke_core::close::CloseCode;
 use encke_core::session::ConnectionKind;
-use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue, ORIGIN};
+use hyper::header::{HeaderName, HeaderValue, ORIGIN};
 use hyper::{Request, StatusCode};
 
 use super::cors::{self, Cookies};
@@ -14,7 +14,7 @@ use crate::client::{Caller, ClientSettings, Refusal, Services};
 use crate::connection::transport::sse::{Accepted, ClientPositions, END_EVENT_ID, EventId, write_farewell};
 use crate::http::reply::{no_content, with};
 use crate::http::request::parameter;
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, Reply, http_date};
 
 const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -38,7 +38,13 @@ pub(crate) fn accept<B>(
         let (Query { wanted, channels, last }, positions) = read(request, &services.settings)
             .map_err(|error| services.report_refusal(RefusalReason::Query, error, caller))?;
         let attached = services.admit(caller, wanted, &channels, has_ended)?;
-        Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, last, positions })
+        Ok(Accepted {
+            head: head(request.headers().get(ORIGIN), services),
+            attached,
+            channels,
+            last,
+            positions,
+        })
     };
     admit().map_err(|refusal: Refusal| refuse(refusal.reply(|code| send_away(code, services))))
 }
@@ -79,17 +85,18 @@ fn last_event_id<B>(request: &Request<B>) -> Option<Cow<'_, str>> {
 fn send_away(code: CloseCode, services: &Services) -> Reply {
     let mut out = Vec::new();
     write_farewell(&mut out, code, &services.entropy);
-    let mut reply = with(StatusCode::OK, EVENT_STREAM, out);
-    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    reply
+    with(StatusCode::OK, EVENT_STREAM, out)
 }
 
 /// Returns the head of the response. The body lasts until either side ends the connection, and no proxy may
 /// buffer it.
-fn head(origin: Option<&HeaderValue>) -> Vec<u8> {
-    let mut head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
-        x-accel-buffering: no\r\nconnection: close\r\n"
-        .to_vec();
+fn head(origin: Option<&HeaderValue>, services: &Services) -> Vec<u8> {
+    let date = http_date(services.timeouts.clock().unix_now());
+    let mut head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {EVENT_STREAM}\r\ncache-control: no-store\r\n\
+         x-accel-buffering: no\r\nconnection: close\r\ndate: {date}\r\n"
+    )
+    .into_bytes();
     head.extend_from_slice(&cors::lines(origin, Cookies::Ignored));
     head.extend_from_slice(b"\r\n");
     head

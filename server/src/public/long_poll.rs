@@ -223,7 +223,7 @@ fn array(array: JsonArray) -> Reply {
 }
 
 fn finish(reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
-    cors::finish(reply, caller, headers, Cookies::Ignored)
+    cors::allow(reply, caller, headers, Cookies::Ignored)
 }
 
 fn has_body(headers: &HeaderMap) -> bool {

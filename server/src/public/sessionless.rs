@@ -20,8 +20,8 @@ use super::shared_socket::SharedSocket;
 use crate::admission::OpenConnection;
 use crate::connection::transport::poll::UnconfirmedAnswer;
 use crate::connection::{self, Socket, TcpSocket};
-use crate::http::MAX_HEAD_BYTES;
 use crate::http::proxies::read_source;
+use crate::http::{MAX_HEAD_BYTES, add_common_headers};
 
 /// A socket on which requests may arrive.
 pub(super) enum IncomingSocket {
@@ -160,7 +160,7 @@ impl SessionlessConnection<'_> {
             let is_first = !has_next_request.swap(true, Ordering::Relaxed);
             async move {
                 let Some(reply) = reply else { return pending().await };
-                let reply = match reply.await {
+                let mut reply = match reply.await {
                     RequestOutcome::Reply(reply) => reply,
                     RequestOutcome::Taken(by, entry) => {
                         note(by, entry);
@@ -171,11 +171,13 @@ impl SessionlessConnection<'_> {
                 if !is_first {
                     yield_now().await;
                 }
+                add_common_headers(&mut reply, this.context.client.timeouts.clock().unix_now());
                 Ok::<_, Infallible>(reply)
             }
         });
         let mut connection = http1::Builder::new()
             .max_buf_size(MAX_HEAD_BYTES)
+            .auto_date_header(false)
             .serve_connection(TokioIo::new(socket), service)
             .with_upgrades();
         // Declared after `connection`, which owns the socket, so that it is dropped first.

@@ -52,6 +52,8 @@ mod healthcheck;
 mod heavy;
 // Pings, pongs and their timing.
 mod heartbeat;
+// HTTP itself: headers of all responses, and clients with special requests.
+mod http;
 // Joins and leaves in namespaces with `join_leave`.
 mod join_leave;
 // Requests that are read after their client has disconnected and reconnected.

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -48,6 +49,12 @@ fn wall_clock(server: &RunningServer) -> SystemTime {
     humantime::parse_rfc3339(timestamp).expect("timestamps are of RFC 3339")
 }
 
+/// Returns the days in the `Date` of responses, which different threads may send.
+fn days(server: &RunningServer) -> BTreeSet<String> {
+    let date = |_| server.admin.get("/healthz").header("date").expect("a date")[..16].to_owned();
+    (0..16).map(date).collect()
+}
+
 #[test]
 fn clock_jumps_have_no_effect() {
     let directory = tempfile::tempdir().expect("the file can be written");
@@ -57,16 +64,19 @@ fn clock_jumps_have_no_effect() {
     let clients: Vec<_> = (0..3).map(|_| server.client().into_background()).collect();
     let suspended = server.suspended_session();
     let start = wall_clock(&server);
+    let mut before = days(&server);
 
     set_offset(&offset, "+1d");
     let later = wall_clock(&server).duration_since(start).expect("the clock jumped forwards");
     assert!(later >= DAY, "the jump has not reached the server: {later:?}");
     clients.iter().for_each(|client| client.await_more_pings(1));
+    before.extend(days(&server));
 
     set_offset(&offset, "-1d");
     let earlier = start.duration_since(wall_clock(&server)).expect("the clock jumped backwards");
     assert!(earlier > DAY / 2, "the jump has not reached the server: {earlier:?}");
     clients.iter().for_each(|client| client.await_more_pings(1));
+    assert!(before.is_disjoint(&days(&server)), "`Date` follows the clock");
 
     for client in &clients {
         assert!(!client.has_ended(), "{:?}", client.received());

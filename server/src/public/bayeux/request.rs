@@ -199,7 +199,7 @@ impl BayeuxRequest {
 }
 
 fn finish(reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
-    cors::finish(reply, caller, headers, Cookies::Allowed)
+    cors::allow(reply, caller, headers, Cookies::Allowed)
 }
 
 fn unreadable(error: &BadBody) -> ApiError {

@@ -131,7 +131,8 @@ fn a_reply_without_end_closes_the_connection() {
     std::thread::spawn(move || {
         for client in redis.incoming().flatten() {
             // The server closes the connection, or has closed it.
-            let _ = (&client).write_all(b"$1000000000\r\n").and_then(|()| (&client).read_to_end(&mut Vec::new()));
+            let _ =
+                (&client).write_all(b"$1000000000\r\n").and_then(|()| (&client).read_to_end(&mut Vec::new()));
         }
     });
     let server = RunningServer::with(&["engine.kind=redis", &url]);

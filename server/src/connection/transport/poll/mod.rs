@@ -51,7 +51,8 @@ pub(crate) struct HeldRequest<C> {
 impl<C> HeldRequest<C> {
     /// Queues the response, after which nothing else is sent.
     fn respond(&self, content: &PollResponse, link: &mut Link<'_, ()>) {
-        link.out.bytes = content.response(&self.headers, self.keep_alive);
+        let now = link.attachment.services.timeouts.clock().unix_now();
+        link.out.bytes = content.response(&self.headers, self.keep_alive, now);
     }
 }
 

@@ -3,9 +3,11 @@ use std::io::Write;
 use encke_broker::channel::LogMessage;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, ServerEvent, TextSink};
+use encke_timeouts::clock::UnixTime;
 use hyper::StatusCode;
 
 use crate::connection::transport::pattern_origin::pattern_origin;
+use crate::http::http_date;
 use crate::session::Channel;
 
 /// JSON array of objects in the `json` dialect.
@@ -78,17 +80,18 @@ impl PollResponse {
     }
 
     /// Serializes the complete response. `headers` are complete lines.
-    pub(super) fn response(&self, headers: &[u8], keep_alive: bool) -> Vec<u8> {
-        // Size of the status line, four headers, and a number.
-        const HEAD_BYTES: usize = 160;
+    pub(super) fn response(&self, headers: &[u8], keep_alive: bool, now: UnixTime) -> Vec<u8> {
+        // Size of the status line, five headers, and a number.
+        const HEAD_BYTES: usize = 200;
         let mut response =
             Vec::with_capacity(HEAD_BYTES + headers.len() + self.headers.len() + self.body.len());
         let reason = self.status.canonical_reason().unwrap_or_default();
         write!(
             response,
-            "HTTP/1.1 {} {reason}\r\ncontent-type: {}\r\ncache-control: no-store\r\ncontent-length: {}\r\n",
+            "HTTP/1.1 {} {reason}\r\ncontent-type: {}\r\ncache-control: no-store\r\ndate: {}\r\ncontent-length: {}\r\n",
             self.status.as_u16(),
             self.media_type,
+            http_date(now),
             self.body.len()
         )
         .expect("writing to a Vec cannot fail");
@@ -122,9 +125,13 @@ mod tests {
 
     #[test]
     fn response_has_its_content_length() {
-        let answer = PollResponse::json(StatusCode::OK, b"[]".to_vec()).response(b"vary: origin\r\n", false);
+        let answer = PollResponse::json(StatusCode::OK, b"[]".to_vec()).response(
+            b"vary: origin\r\n",
+            false,
+            UnixTime::from_secs(784_111_777),
+        );
         let expected = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
-            content-length: 2\r\nvary: origin\r\nconnection: close\r\n\r\n[]";
+            date: Sun, 06 Nov 1994 08:49:37 GMT\r\ncontent-length: 2\r\nvary: origin\r\nconnection: close\r\n\r\n[]";
         assert_eq!(String::from_utf8(answer).as_deref(), Ok(expected));
     }
 }

@@ -166,11 +166,13 @@ impl DeliveryWriter for ResponseWriter {
 
 #[cfg(test)]
 mod tests {
+    use encke_timeouts::clock::UnixTime;
+
     use super::*;
 
     #[test]
     fn superseded_poll_gets_retry_after() {
-        let answer = superseded().response(b"", true);
+        let answer = superseded().response(b"", true, UnixTime::from_secs(0));
         let answer = String::from_utf8(answer).expect("text");
         assert!(
             answer.starts_with("HTTP/1.1 409 Conflict\r\n") && answer.contains("retry-after: 1\r\n\r\n{")
