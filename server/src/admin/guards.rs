@@ -1,7 +1,7 @@
 //! Access control of the admin listener: checks of the host name, the origin and the API key.
 
-use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
+use hyper::{Request, Version};
 
 use crate::auth::{ApiKeys, Auth, Operator, Scope};
 use crate::http::ApiError;
@@ -16,12 +16,16 @@ pub(super) fn segments<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
 /// Refuses requests that a web page sends through its visitor's browser: cross-origin requests to the API,
 /// and requests with a host name that the page's owner has pointed at this server. Programs send no `Origin`.
 ///
-/// Health checks reveal nothing worth protecting, and supervisors may use any host name for them.
+/// Health checks reveal nothing worth protecting, and supervisors may use any host name for them, or none if
+/// they use HTTP/1.0.
 fn check_browser<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<(), ApiError> {
     let headers = request.headers();
     let first = segments(request).next();
     let is_public = matches!(first, Some("healthz" | "readyz"));
-    auth.hosts.allow(headers, is_public || !auth.api_keys.is_empty())?;
+    let may_lack_host = is_public && request.version() == Version::HTTP_10;
+    if !may_lack_host || headers.contains_key(HOST) {
+        auth.hosts.allow(headers, is_public || !auth.api_keys.is_empty())?;
+    }
     if first != Some("api") {
         return Ok(());
     }
@@ -128,6 +132,19 @@ mod tests {
         assert!(check_path("/healthz", "encke:8001", None));
         for path in ["/metrics", "/api/timers", "/"] {
             assert!(!check_path(path, "encke:8001", None), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_health_checks_of_http_1_0_may_lack_a_host() {
+        for (path, version, allowed) in [
+            ("/healthz", Version::HTTP_10, true),
+            ("/readyz", Version::HTTP_10, true),
+            ("/readyz", Version::HTTP_11, false),
+            ("/metrics", Version::HTTP_10, false),
+        ] {
+            let request = Request::get(path).version(version).body(()).expect("a request");
+            assert_eq!(check_browser(&request, &Auth::default(), "http").is_ok(), allowed, "{path}");
         }
     }
 

@@ -1,6 +1,21 @@
 use encke_tests::RunningServer;
 use encke_tests::http::send_request;
 
+/// HAProxy checks the health in this way by default.
+#[test]
+fn health_checks_may_use_http_1_0_without_host() {
+    let server = RunningServer::with(&[]);
+    let request = |line: &str| send_request(server.admin.address(), &format!("{line}\r\n\r\n"));
+    for path in ["/healthz", "/readyz"] {
+        let health = request(&format!("GET {path} HTTP/1.0"));
+        assert_eq!((health.status, &*health.body), (200, r#"{"status":"ok"}"#));
+        let health = request(&format!("HEAD {path} HTTP/1.0"));
+        assert_eq!((health.status, &*health.body), (200, ""));
+    }
+    request("GET /readyz HTTP/1.1\r\nConnection: close").assert_error(400, "bad_request");
+    request("GET /metrics HTTP/1.0").assert_error(400, "bad_request");
+}
+
 #[test]
 fn responses_have_a_date_and_only_files_are_stored() {
     let server = RunningServer::with(&[]);
