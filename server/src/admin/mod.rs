@@ -30,7 +30,9 @@ use crate::admission::RefusalReason;
 use crate::auth::Scope;
 use crate::connection;
 use crate::http::body::{BodyLimits, check_json, read};
-use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites, add_common_headers};
+use crate::http::{
+    ApiError, MAX_HEAD_BYTES, RequestState, TimedHeads, TimedWrites, add_common_headers, keeps_alive,
+};
 use api::ApiCall;
 use api::routes::{self, Route};
 use audit::AuditedAction;
@@ -72,15 +74,21 @@ async fn serve_http(
     let accepted = connection::accept(socket, context.tls.as_deref());
     let socket = timeouts.within(context.handshake_timeout, accepted).await;
     let socket = socket.ok_or("limits.handshake_timeout")??;
-    let service = service_fn(|request| async {
+    let (settings, state) = (&context.client.settings, RequestState::default());
+    let service = service_fn(|request: Request<Incoming>| async {
+        state.begin();
+        let keep_alive = keeps_alive(request.version(), request.headers());
         let mut reply = handle(request, peer, context).await;
-        add_common_headers(&mut reply, timeouts.clock().unix_now());
+        let keep_alive = keep_alive.then_some(settings.keep_alive_timeout);
+        add_common_headers(&mut reply, timeouts.clock().unix_now(), keep_alive);
+        state.end();
         Ok::<_, Infallible>(reply)
     });
-    let socket = TimedWrites::new(socket, context.client.settings.write_timeout, Arc::clone(timeouts));
+    let socket = TimedWrites::new(socket, settings.write_timeout, Arc::clone(timeouts));
+    let socket = TimedHeads::new(socket, context.handshake_timeout, Arc::clone(timeouts), state.clone());
     let connection = http1::Builder::new()
         .timer(WheelTimer(Arc::clone(timeouts)))
-        .header_read_timeout(context.handshake_timeout)
+        .header_read_timeout(settings.keep_alive_timeout)
         .max_buf_size(MAX_HEAD_BYTES)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(socket), service);

@@ -151,6 +151,8 @@ pub(crate) struct ClientSettings {
     pub(crate) max_message: usize,
     /// How long a client may take to acknowledge [`ClientSettings::min_progress`].
     pub(crate) write_timeout: Duration,
+    /// How long an open connection may wait for its next request.
+    pub(crate) keep_alive_timeout: Duration,
     /// Minimum rate at which a client must read, in bytes per second.
     pub(crate) min_read_rate: usize,
     /// How long to wait for the client to close its side of a connection that the server has closed.

@@ -10,6 +10,9 @@ pub struct Limits {
     /// How long a connection may be open before it belongs to a session.
     #[serde(deserialize_with = "duration")]
     pub handshake_timeout: Duration,
+    /// How long an open connection may wait for its next request.
+    #[serde(deserialize_with = "duration")]
+    pub keep_alive_timeout: Duration,
     /// Maximum size of a message from a client, in bytes.
     #[serde(deserialize_with = "size")]
     pub max_message: usize,

@@ -204,7 +204,7 @@ impl Config {
         WheelSettings { scheme, tick, stall_threshold, rearm_delay: self.session.pong_timeout }
     }
 
-    /// Returns every timeout that is enabled, with its key.
+    /// Returns every timeout that is enabled, with its key, except that of idle connections, which may be late.
     pub(super) fn timeouts(&self) -> impl Iterator<Item = (Cow<'static, str>, Duration)> {
         let session = &self.session;
         let timeouts = [

@@ -10,13 +10,15 @@ pub mod proxies;
 pub(crate) mod public_url;
 pub(crate) mod reply;
 pub(crate) mod request;
+mod timed_heads;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, ConnectionHandler, Listener, SocketOptions};
-pub(crate) use common_headers::{add_common_headers, http_date};
+pub(crate) use common_headers::{add_common_headers, http_date, keep_alive_value, keeps_alive};
 pub(crate) use embedded::EmbeddedFile;
 pub use error_code::ApiErrorCode;
 pub(crate) use reply::{ApiError, Reply};
+pub(crate) use timed_heads::{RequestState, TimedHeads};
 pub(crate) use timed_writes::TimedWrites;
 
 /// Maximum size of a request's head. A request with a longer head gets 431. By default, hyper would buffer up

@@ -13,18 +13,34 @@ use super::context::{Context, NotServed};
 use crate::admission::Handshake;
 use crate::http::proxies::BadProxyHeader;
 
-/// Time limit for a client's next request.
+/// Time limit for a client's next request: `handshake_timeout`, or `keep_alive_timeout` until its first byte
+/// arrives on a connection that has been used before.
 pub(super) struct RequestTimeout {
     /// Start of the time limit in nanoseconds, on the server's clock.
     start: AtomicU64,
+    /// Whether the connection waits for the first byte of its next request.
+    is_idle: AtomicBool,
+    is_held: AtomicBool,
     /// Whether the client has shown that it has a session.
     has_session: AtomicBool,
 }
 
 impl RequestTimeout {
-    pub(super) fn new(context: &Context, has_session: bool) -> Self {
+    /// Creates the time limit for the first request of a connection.
+    pub(super) fn new(context: &Context) -> Self {
         let now = context.client.timeouts.clock().now();
-        Self { start: AtomicU64::new(now.as_nanos()), has_session: AtomicBool::new(has_session) }
+        Self {
+            start: AtomicU64::new(now.as_nanos()),
+            is_idle: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
+            has_session: AtomicBool::new(false),
+        }
+    }
+
+    /// Creates the time limit for the request after a poll. `is_idle` is whether nothing of it has arrived.
+    pub(super) fn after_poll(context: &Context, is_idle: bool) -> Self {
+        let (is_idle, has_session) = (AtomicBool::new(is_idle), AtomicBool::new(true));
+        Self { is_idle, has_session, ..Self::new(context) }
     }
 
     /// Restarts the time limit, because the client has shown that it has a session.
@@ -33,12 +49,33 @@ impl RequestTimeout {
         self.has_session.store(true, Ordering::Relaxed);
     }
 
+    /// Begins to wait for the next request, because the last one was answered.
+    pub(super) fn await_request(&self, context: &Context) {
+        self.restart(context);
+        self.is_idle.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the wait for the next request, if it was awaited: its first bytes have arrived.
+    pub(super) fn request_arrives(&self, context: &Context) {
+        if self.is_idle.swap(false, Ordering::Relaxed) {
+            self.restart(context);
+        }
+    }
+
+    /// Notes whether the client has yet to read the response, in which case the shorter limit applies.
+    pub(super) fn set_held(&self, is_held: bool) {
+        self.is_held.store(is_held, Ordering::Relaxed);
+    }
+
     fn restart(&self, context: &Context) {
         self.start.store(context.client.timeouts.clock().now().as_nanos(), Ordering::Relaxed);
     }
 
     fn deadline(&self, context: &Context) -> Timestamp {
-        Timestamp::from_nanos(self.start.load(Ordering::Relaxed)) + context.handshake_timeout
+        let is_idle = self.is_idle.load(Ordering::Relaxed) && !self.is_held.load(Ordering::Relaxed);
+        let limit =
+            if is_idle { context.client.settings.keep_alive_timeout } else { context.handshake_timeout };
+        Timestamp::from_nanos(self.start.load(Ordering::Relaxed)) + limit
     }
 }
 
@@ -68,7 +105,8 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
         stopped: Pin<&'a mut WaitForCancellationFuture<'c>>,
         context: &'a Context,
     ) -> Self {
-        let at = timeout.deadline(context);
+        let at =
+            timeout.deadline(context).min(context.client.timeouts.clock().now() + context.handshake_timeout);
         let sleep = context.client.timeouts.sleep_until(at);
         Self { timeout, context, handshake, stopped, at, sleep, descriptor, is_reading: false }
     }
@@ -97,18 +135,21 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
         self.descriptor.is_some_and(encke_sys::has_unread_bytes)
     }
 
+    /// Sleeps for at most `handshake_timeout`, so that the sleep of an idle connection does not have to be
+    /// shortened when a request arrives.
     fn poll_timeout(&mut self, task: &mut Task<'_>) -> Poll<()> {
         loop {
             ready!(Pin::new(&mut self.sleep).poll(task));
-            if !self.is_reading && self.has_unread_bytes() {
+            if (!self.is_reading || self.timeout.is_idle.load(Ordering::Relaxed)) && self.has_unread_bytes() {
                 self.timeout.restart(self.context);
+                self.timeout.is_idle.store(false, Ordering::Relaxed);
             }
-            let at = self.timeout.deadline(self.context);
-            if at <= self.at {
+            let deadline = self.timeout.deadline(self.context);
+            if deadline <= self.at {
                 return Poll::Ready(());
             }
-            self.at = at;
-            self.sleep = self.context.client.timeouts.sleep_until(at);
+            self.at = deadline.min(self.at + self.context.handshake_timeout);
+            self.sleep = self.context.client.timeouts.sleep_until(self.at);
         }
     }
 }
@@ -131,7 +172,8 @@ impl NotServed {
             // Some proxies check the server in this way, so do not report it.
             Self::Proxy(BadProxyHeader::Empty) => {}
             // A client with a session need not send another request.
-            Self::Timeout | Self::ConnectionLost(_) if timeout.has_session.load(Ordering::Relaxed) => {}
+            Self::Timeout | Self::ConnectionLost(_) | Self::Evicted | Self::NoDescriptor
+                if timeout.has_session.load(Ordering::Relaxed) => {}
             error => context.report_refusal(&error, address),
         }
     }

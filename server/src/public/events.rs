@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use encke_core::close::CloseCode;
 use encke_core::session::ConnectionKind;
-use hyper::header::{HeaderName, HeaderValue, ORIGIN};
+use hyper::header::{CONNECTION, HeaderName, HeaderValue, ORIGIN};
 use hyper::{Request, StatusCode};
 
 use super::cors::{self, Cookies};
@@ -85,7 +85,10 @@ fn last_event_id<B>(request: &Request<B>) -> Option<Cow<'_, str>> {
 fn send_away(code: CloseCode, services: &Services) -> Reply {
     let mut out = Vec::new();
     write_farewell(&mut out, code, &services.entropy);
-    with(StatusCode::OK, EVENT_STREAM, out)
+    let mut reply = with(StatusCode::OK, EVENT_STREAM, out);
+    // Clients expect the end of the connection at the end of a stream.
+    reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    reply
 }
 
 /// Returns the head of the response. The body lasts until either side ends the connection, and no proxy may

@@ -11,9 +11,9 @@ use encke_core::dialect::{
 use encke_core::session::{ConnectionKind, Phase};
 use futures_util::future::{Either, select};
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
-use hyper::{Request, StatusCode, Version};
+use hyper::{Request, StatusCode};
 use serde_json::value::RawValue;
 
 use super::context::Context;
@@ -28,7 +28,7 @@ use crate::connection::transport::poll::{Accepted, JsonArray, ResponseWriter};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::request::parameter;
-use crate::http::{ApiError, ApiErrorCode, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply, keeps_alive};
 use crate::session::{CommandSource, SessionCell, SessionHandle};
 
 /// Maximum number of commands in one request.
@@ -229,14 +229,4 @@ fn finish(reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
 fn has_body(headers: &HeaderMap) -> bool {
     let length = headers.get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
     headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != b"0")
-}
-
-/// Whether another request may follow on the connection.
-pub(super) fn keeps_alive(version: Version, headers: &HeaderMap) -> bool {
-    let says_close = |value: &HeaderValue| {
-        value
-            .to_str()
-            .is_ok_and(|text| text.split(',').any(|option| option.trim().eq_ignore_ascii_case("close")))
-    };
-    version == Version::HTTP_11 && !headers.get_all(CONNECTION).iter().any(says_close)
 }

@@ -40,8 +40,8 @@ pub(crate) use shared_socket::SharedSocket;
 
 /// Serves HTTP/1.1 on one connection, within TLS if that is configured. After `handshake_timeout` the
 /// connection is closed unless it has a session, even if the client sends nothing, sends half a request, or
-/// does not read the responses. A long-polling client has the same time for each request and for the pause
-/// before it.
+/// does not read the response. The same applies to each further request, from its first byte on. Until then,
+/// the limit is `keep_alive_timeout`.
 ///
 /// HTTP/2 is not supported, because hyper-util's `auto` builder has no timeout while it detects the version.
 pub(crate) fn serve(socket: TcpStream, peer: IpAddr, context: Arc<Context>) {

@@ -27,7 +27,7 @@ pub(super) fn spawn(
     context: Arc<Context>,
 ) {
     tokio::spawn(async move {
-        let timeout = RequestTimeout::new(&context, false);
+        let timeout = RequestTimeout::new(&context);
         let mut arrival = SessionlessConnection {
             context: &context,
             address: peer,
@@ -111,18 +111,23 @@ fn serve(mut next: Box<NextPoll>, mut is_new: bool) -> impl Future<Output = ()> 
                 }
             }
             // Do not name values that are moved elsewhere: the task would reserve space for them.
-            let Some((socket, backoff, PollingSocket { address, open_connection, context, .. })) =
+            let Some((socket, is_idle, backoff, PollingSocket { address, open_connection, context, .. })) =
                 hold(next).await
             else {
                 return;
             };
-            let timeout = RequestTimeout::new(&context, true);
+            // Boxed, because the task has no space for it while a poll is held.
+            let waiting = Box::new((
+                RequestTimeout::after_poll(&context, is_idle),
+                // Like a connection without a session, it is evicted if there is no room for others.
+                context.handshakes.begin(address, context.client.timeouts.clock().now()),
+            ));
             let mut arrival = SessionlessConnection {
                 context: &context,
                 address,
-                handshake: None,
+                handshake: Some(&waiting.1),
                 open_connection: open_connection.clone(),
-                timeout: &timeout,
+                timeout: &waiting.0,
             };
             let Some(taken) = arrival.wait_for_takeover(socket).await else { return };
             match next_poll(taken, backoff, address, open_connection, Arc::clone(&context)) {
@@ -133,10 +138,12 @@ fn serve(mut next: Box<NextPoll>, mut is_new: bool) -> impl Future<Output = ()> 
     }
 }
 
-/// Holds a poll until it is answered. Returns what is needed to wait for the next one.
-async fn hold(poll: Box<NextPoll>) -> Option<(IncomingSocket, ParkBackoff, PollingSocket)> {
+/// Holds a poll until it is answered. Returns what is needed to wait for the next one, with whether nothing
+/// of that has arrived.
+async fn hold(poll: Box<NextPoll>) -> Option<(IncomingSocket, bool, ParkBackoff, PollingSocket)> {
     let Answered { socket, read, unconfirmed, backoff, continuation } = poll::serve(unbox(poll)).await?;
-    Some((IncomingSocket::AfterPoll(socket, read, unconfirmed), backoff, continuation))
+    let is_idle = read.is_empty();
+    Some((IncomingSocket::AfterPoll(socket, read, unconfirmed), is_idle, backoff, continuation))
 }
 
 /// Frees the box, which would otherwise be kept as long as the variable that holds it.

@@ -29,7 +29,7 @@ use crate::connection::TcpSocket;
 use crate::connection::transport::websocket::{self, Upgrade, Upgraded};
 use crate::connection::transport::{poll, sse};
 use crate::http::request::parameter;
-use crate::http::{ApiError, ApiErrorCode, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply, keeps_alive};
 
 /// A connection without a session: before its first session, or between polls.
 #[derive(Clone)]
@@ -288,14 +288,9 @@ fn join_connection_lines(headers: &mut HeaderMap) {
 /// Whether the response can be written without hyper: the request has no body and does not ask to close the
 /// connection.
 fn may_be_taken(request: &Request<Incoming>) -> bool {
-    let headers = request.headers();
-    let closes = |connection: &HeaderValue| {
-        let mut options = connection.as_bytes().split(|byte| *byte == b',');
-        options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
-    };
     request.body().is_end_stream()
-        && !headers.contains_key(EXPECT)
-        && !headers.get_all(CONNECTION).iter().any(closes)
+        && !request.headers().contains_key(EXPECT)
+        && keeps_alive(request.version(), request.headers())
 }
 
 /// Creates the response to a WebSocket upgrade, or the error if the request is not a valid upgrade.

@@ -7,6 +7,8 @@ use std::task::{Context as Task, Poll};
 
 use encke_base::locks::Mutex;
 use futures_util::future::Either;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -16,12 +18,12 @@ use tokio::task::yield_now;
 use super::context::{Context, NotServed};
 use super::deadline::{ConnectionDeadline, serve_until};
 use super::routing::{Answer, RequestOutcome, SessionlessConnection, SocketTakeover};
-use super::shared_socket::SharedSocket;
+use super::shared_socket::{SharedSocket, SocketProgress};
 use crate::admission::OpenConnection;
 use crate::connection::transport::poll::UnconfirmedAnswer;
 use crate::connection::{self, Socket, TcpSocket};
 use crate::http::proxies::read_source;
-use crate::http::{MAX_HEAD_BYTES, add_common_headers};
+use crate::http::{MAX_HEAD_BYTES, add_common_headers, keeps_alive};
 
 /// A socket on which requests may arrive.
 pub(super) enum IncomingSocket {
@@ -122,6 +124,7 @@ impl SessionlessConnection<'_> {
                 return None;
             }
             end.begin_reading();
+            self.timeout.request_arrives(self.context);
             // Box this future, which contains all of hyper's state, so that it does not exist until something
             // arrives.
             let mut serve = Box::pin(self.serve(socket));
@@ -145,7 +148,10 @@ impl SessionlessConnection<'_> {
         let socket = SharedSocket::new(socket, read_already);
         let peer = socket.clone();
         let (takeover, has_next_request) = (<Mutex<_>>::new(None), AtomicBool::new(false));
-        let service = service_fn(|request| {
+        let service = service_fn(|request: Request<Incoming>| {
+            this.timeout.request_arrives(this.context);
+            let keep_alive = keeps_alive(request.version(), request.headers());
+            let keep_alive = keep_alive.then_some(this.context.client.settings.keep_alive_timeout);
             // Record the takeover immediately. If hyper finds that the client has disconnected, it may drop
             // the future below without polling it, and the session would never learn of the disconnect.
             let note = |by, entry| *takeover.lock() = Some((by, entry));
@@ -158,6 +164,7 @@ impl SessionlessConnection<'_> {
                 Answer::Later(outcome) => Some(Either::Right(outcome)),
             };
             let is_first = !has_next_request.swap(true, Ordering::Relaxed);
+            let peer = &peer;
             async move {
                 let Some(reply) = reply else { return pending().await };
                 let mut reply = match reply.await {
@@ -171,7 +178,9 @@ impl SessionlessConnection<'_> {
                 if !is_first {
                     yield_now().await;
                 }
-                add_common_headers(&mut reply, this.context.client.timeouts.clock().unix_now());
+                add_common_headers(&mut reply, this.context.client.timeouts.clock().unix_now(), keep_alive);
+                this.timeout.await_request(this.context);
+                peer.take_progress();
                 Ok::<_, Infallible>(reply)
             }
         });
@@ -190,6 +199,11 @@ impl SessionlessConnection<'_> {
         });
         let takeover = poll_fn(|context| {
             let ended = Pin::new(&mut connection).poll(context);
+            let SocketProgress { has_received, is_held } = peer.take_progress();
+            if has_received {
+                this.timeout.request_arrives(this.context);
+            }
+            this.timeout.set_held(is_held);
             match takeover.lock().take() {
                 Some(takeover) => Poll::Ready(Ok(Some(takeover))),
                 None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),

@@ -20,6 +20,16 @@ struct SharedState<S> {
     /// Bytes that were already read from the socket. hyper reads them first.
     read_already: Vec<u8>,
     end: Option<PeerEnd>,
+    progress: SocketProgress,
+}
+
+/// What hyper has done with the socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SocketProgress {
+    /// Whether bytes were received since this was last queried.
+    pub(crate) has_received: bool,
+    /// Whether the kernel does not accept the output, because the peer is not reading.
+    pub(crate) is_held: bool,
 }
 
 /// How the peer's stream has ended.
@@ -37,7 +47,8 @@ const NOT_TAKEN_BACK: &str = "the socket was not taken back";
 impl<S: Unpin> SharedSocket<S> {
     /// Shares a socket from which the bytes in `read_already` were already read.
     pub(crate) fn new(socket: S, read_already: Vec<u8>) -> Self {
-        Self(Arc::new(Mutex::new(SharedState { socket: Some(socket), read_already, end: None })))
+        let (end, progress) = (None, SocketProgress::default());
+        Self(Arc::new(Mutex::new(SharedState { socket: Some(socket), read_already, end, progress })))
     }
 
     /// Takes the socket back, with the bytes that are still unused: `next`, which the last read returned, and
@@ -45,6 +56,19 @@ impl<S: Unpin> SharedSocket<S> {
     pub(crate) fn into_parts(self, next: &[u8]) -> (S, Vec<u8>) {
         let mut state = self.0.lock();
         (state.socket.take().expect(NOT_TAKEN_BACK), [next, &state.read_already].concat())
+    }
+
+    /// Returns what hyper has done with the socket.
+    pub(crate) fn take_progress(&self) -> SocketProgress {
+        let progress = &mut self.0.lock().progress;
+        std::mem::replace(progress, SocketProgress { has_received: false, ..*progress })
+    }
+
+    fn write<T>(&self, write: impl FnOnce(Pin<&mut S>) -> Poll<T>) -> Poll<T> {
+        let mut state = self.0.lock();
+        let written = write(Pin::new(state.socket.as_mut().expect(NOT_TAKEN_BACK)));
+        state.progress.is_held = written.is_pending();
+        written
     }
 
     fn with_socket<T>(&self, act: impl FnOnce(Pin<&mut S>) -> T) -> T {
@@ -84,7 +108,7 @@ impl<S: Socket> AsyncRead for SharedSocket<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
-        let SharedState { socket, read_already, end } = &mut *state;
+        let SharedState { socket, read_already, end, progress } = &mut *state;
         if !read_already.is_empty() {
             let count = read_already.len().min(buf.remaining());
             buf.put_slice(&read_already[..count]);
@@ -95,6 +119,7 @@ impl<S: Socket> AsyncRead for SharedSocket<S> {
         let socket = socket.as_mut().expect(NOT_TAKEN_BACK);
         let before = buf.remaining();
         let read = ready!(Pin::new(&mut *socket).poll_read(context, buf));
+        progress.has_received |= buf.remaining() < before;
         let has_ended = match &read {
             Ok(()) => before > 0 && buf.remaining() == before,
             // The stream ended without `close_notify`.
@@ -113,7 +138,7 @@ impl<S: Socket> AsyncRead for SharedSocket<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for SharedSocket<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.with_socket(|socket| socket.poll_write(context, bytes))
+        self.write(|socket| socket.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -121,7 +146,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SharedSocket<S> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.with_socket(|socket| socket.poll_write_vectored(context, bytes))
+        self.write(|socket| socket.poll_write_vectored(context, bytes))
     }
 
     fn is_write_vectored(&self) -> bool {

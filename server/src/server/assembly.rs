@@ -143,6 +143,7 @@ pub(crate) fn client_services_on(
             frames_per_second: limits.frames_per_second,
             max_message: limits.max_message,
             write_timeout: config.write_timeout,
+            keep_alive_timeout: limits.keep_alive_timeout,
             min_read_rate: limits.slowest_reader,
             close_timeout: config.close_timeout,
         },

@@ -9,7 +9,7 @@ use encke_tests::{RawClient, RunningServer, bayeux};
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
 fn server() -> RunningServer {
-    RunningServer::with(&["limits.handshake_timeout=3s"])
+    RunningServer::with(&["limits.handshake_timeout=3s", "limits.keep_alive_timeout=3s"])
 }
 
 #[track_caller]

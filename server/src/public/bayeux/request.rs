@@ -15,10 +15,9 @@ use crate::connection::transport::poll::{Accepted, ResponseWriter, array_respons
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::request::parameters;
-use crate::http::{ApiError, ApiErrorCode, Reply};
+use crate::http::{ApiError, ApiErrorCode, Reply, keeps_alive};
 use crate::public::context::Context;
 use crate::public::cors::{self, Cookies};
-use crate::public::long_poll::keeps_alive;
 use crate::public::receive::read;
 
 /// A request that may contain messages.

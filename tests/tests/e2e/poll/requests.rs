@@ -164,7 +164,7 @@ fn polls_over_tls() {
 fn the_pause_between_requests_is_bounded() {
     const ACK: &str = r#"{"ack":{"seq":0}}"#;
     let limit = Duration::from_secs(5);
-    let server = RunningServer::with(&["limits.handshake_timeout=5s"]);
+    let server = RunningServer::with(&["limits.handshake_timeout=5s", "limits.keep_alive_timeout=5s"]);
     let mut commanded = PollClient::connect(server.public);
     let (mut polled, hello) = open(&server, "news");
     let mut half = PollClient::connect(server.public);

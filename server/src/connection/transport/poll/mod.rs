@@ -51,8 +51,10 @@ pub(crate) struct HeldRequest<C> {
 impl<C> HeldRequest<C> {
     /// Queues the response, after which nothing else is sent.
     fn respond(&self, content: &PollResponse, link: &mut Link<'_, ()>) {
-        let now = link.attachment.services.timeouts.clock().unix_now();
-        link.out.bytes = content.response(&self.headers, self.keep_alive, now);
+        let services = &link.attachment.services;
+        let keep_alive = self.keep_alive.then_some(services.settings.keep_alive_timeout);
+        let now = services.timeouts.clock().unix_now();
+        link.out.bytes = content.response(&self.headers, keep_alive, now);
     }
 }
 

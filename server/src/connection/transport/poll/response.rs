@@ -1,4 +1,5 @@
 use std::io::Write;
+use std::time::Duration;
 
 use encke_broker::channel::LogMessage;
 use encke_core::dialect::json::Json;
@@ -7,7 +8,7 @@ use encke_timeouts::clock::UnixTime;
 use hyper::StatusCode;
 
 use crate::connection::transport::pattern_origin::pattern_origin;
-use crate::http::http_date;
+use crate::http::{http_date, keep_alive_value};
 use crate::session::Channel;
 
 /// JSON array of objects in the `json` dialect.
@@ -79,10 +80,11 @@ impl PollResponse {
         Self { status, media_type: "application/json", body, headers: String::new() }
     }
 
-    /// Serializes the complete response. `headers` are complete lines.
-    pub(super) fn response(&self, headers: &[u8], keep_alive: bool, now: UnixTime) -> Vec<u8> {
-        // Size of the status line, five headers, and a number.
-        const HEAD_BYTES: usize = 200;
+    /// Serializes the complete response. `headers` are complete lines. `keep_alive` is how long the connection
+    /// waits for the next request; `None` if it closes.
+    pub(super) fn response(&self, headers: &[u8], keep_alive: Option<Duration>, now: UnixTime) -> Vec<u8> {
+        // Size of the status line, six headers, and a number.
+        const HEAD_BYTES: usize = 232;
         let mut response =
             Vec::with_capacity(HEAD_BYTES + headers.len() + self.headers.len() + self.body.len());
         let reason = self.status.canonical_reason().unwrap_or_default();
@@ -97,9 +99,11 @@ impl PollResponse {
         .expect("writing to a Vec cannot fail");
         response.extend_from_slice(headers);
         response.extend_from_slice(self.headers.as_bytes());
-        if !keep_alive {
-            response.extend_from_slice(b"connection: close\r\n");
+        match keep_alive {
+            Some(timeout) => write!(response, "keep-alive: {}\r\n", keep_alive_value(timeout)),
+            None => write!(response, "connection: close\r\n"),
         }
+        .expect("writing to a Vec cannot fail");
         response.extend_from_slice(b"\r\n");
         response.extend_from_slice(&self.body);
         response
@@ -108,8 +112,6 @@ impl PollResponse {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use encke_core::close::CloseCode;
 
     use super::*;
@@ -127,7 +129,7 @@ mod tests {
     fn response_has_its_content_length() {
         let answer = PollResponse::json(StatusCode::OK, b"[]".to_vec()).response(
             b"vary: origin\r\n",
-            false,
+            None,
             UnixTime::from_secs(784_111_777),
         );
         let expected = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\

@@ -104,7 +104,8 @@ fn assert_lost_answers_are_reported<S: Transport>(
     await_closed();
 }
 
-const SHORT_TIMEOUTS: [&str; 3] = [IN_MEMORY, "limits.handshake_timeout=3s", "session.close_timeout=3s"];
+const SHORT_TIMEOUTS: [&str; 4] =
+    [IN_MEMORY, "limits.handshake_timeout=3s", "limits.keep_alive_timeout=3s", "session.close_timeout=3s"];
 
 #[test]
 fn only_an_answer_that_was_lost_is_a_gap() {
