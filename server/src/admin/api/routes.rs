@@ -48,7 +48,7 @@ static ROUTES: &[Route] = &[
     get("/docs", Immediate(|call| Ok(page::docs(&call.headers, &call.context)))),
     get("/healthz", Immediate(|call| Ok(health::alive(&call.context)))),
     get("/readyz", Immediate(|call| Ok(health::ready(&call.context)))),
-    get("/metrics", Immediate(|call| Ok(metrics::show(&call.context)))),
+    get("/metrics", Immediate(|call| Ok(metrics::show(&call.headers, &call.context)))),
     get("/api/openapi.json", Immediate(|_| Ok(openapi::show()))),
     get("/api/live", Streaming(live::watch)),
     get("/api/timers", Immediate(|call| Ok(timers::show(&call.context)))),

@@ -52,8 +52,7 @@ pub(super) fn assert_documented(metrics: &Metrics) {
         let found = of_histogram.or_else(|| documented.get(name).map(|found| (name, found)));
         let (name, (kind, expected)) = found.unwrap_or_else(|| panic!("the reference lacks {line}"));
         exported.insert(name);
-        let of_kind = if kind == "counter" { name.trim_end_matches("_total") } else { name };
-        for comment in [format!("# TYPE {of_kind} {kind}\n"), format!("# HELP {of_kind} ")] {
+        for comment in [format!("# TYPE {name} {kind}\n"), format!("# HELP {name} ")] {
             assert!(metrics.text().contains(&comment), "{comment}");
         }
         for (label, value) in labels {
