@@ -31,7 +31,9 @@ pub enum ApiErrorCode {
     /// The body, or the data of a message, exceeds `limits.max_message`, or the request contains too many
     /// commands or messages.
     TooLarge,
-    /// The body's media type is not supported.
+    /// The path, the query and the headers together have more than 16 KiB.
+    HeadTooLarge,
+    /// The body's media type is not supported, or the body is compressed.
     UnsupportedMediaType,
     /// This path requires a WebSocket upgrade.
     UpgradeRequired,
@@ -61,6 +63,7 @@ impl ApiErrorCode {
             Self::Superseded => StatusCode::CONFLICT,
             Self::Gone => StatusCode::GONE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             Self::Limit | Self::Unavailable | Self::OutcomeUnknown | Self::Overloaded | Self::Draining => {

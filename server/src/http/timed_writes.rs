@@ -7,6 +7,8 @@ use std::time::Duration;
 use encke_timeouts::{Sleep, Timeouts};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::ErrorBodies;
+
 /// A stream whose writes fail if the peer accepts nothing for `timeout`. Otherwise, a client that sends a
 /// request and does not read would keep the response in memory forever.
 #[derive(Debug)]
@@ -16,11 +18,12 @@ pub(crate) struct TimedWrites<S> {
     timeouts: Arc<Timeouts>,
     /// Set while the peer accepts nothing.
     timer: Option<Box<Sleep>>,
+    errors: ErrorBodies,
 }
 
 impl<S> TimedWrites<S> {
     pub(crate) fn new(stream: S, timeout: Duration, timeouts: Arc<Timeouts>) -> Self {
-        Self { stream, timeout, timeouts, timer: None }
+        Self { stream, timeout, timeouts, timer: None, errors: ErrorBodies::default() }
     }
 
     fn apply_timeout<T>(
@@ -56,7 +59,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedWrites<S> {
         context: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, buf);
+        let Self { stream, errors, .. } = &mut *self;
+        let written = errors.poll_write(buf, |bytes| Pin::new(&mut *stream).poll_write(context, bytes));
         self.apply_timeout(context, written)
     }
 

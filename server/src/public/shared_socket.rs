@@ -7,6 +7,7 @@ use encke_base::locks::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Socket;
+use crate::http::ErrorBodies;
 
 /// A socket that is used by hyper. Through a clone, its owner can query the kernel about it, which hyper
 /// cannot do. The socket is locked for one system call at a time.
@@ -21,6 +22,7 @@ struct SharedState<S> {
     read_already: Vec<u8>,
     end: Option<PeerEnd>,
     progress: SocketProgress,
+    errors: ErrorBodies,
 }
 
 /// What hyper has done with the socket.
@@ -47,8 +49,8 @@ const NOT_TAKEN_BACK: &str = "the socket was not taken back";
 impl<S: Unpin> SharedSocket<S> {
     /// Shares a socket from which the bytes in `read_already` were already read.
     pub(crate) fn new(socket: S, read_already: Vec<u8>) -> Self {
-        let (end, progress) = (None, SocketProgress::default());
-        Self(Arc::new(Mutex::new(SharedState { socket: Some(socket), read_already, end, progress })))
+        let (end, progress, errors) = (None, SocketProgress::default(), ErrorBodies::default());
+        Self(Arc::new(Mutex::new(SharedState { socket: Some(socket), read_already, end, progress, errors })))
     }
 
     /// Takes the socket back, with the bytes that are still unused: `next`, which the last read returned, and
@@ -64,10 +66,10 @@ impl<S: Unpin> SharedSocket<S> {
         std::mem::replace(progress, SocketProgress { has_received: false, ..*progress })
     }
 
-    fn write<T>(&self, write: impl FnOnce(Pin<&mut S>) -> Poll<T>) -> Poll<T> {
-        let mut state = self.0.lock();
-        let written = write(Pin::new(state.socket.as_mut().expect(NOT_TAKEN_BACK)));
-        state.progress.is_held = written.is_pending();
+    fn write<T>(&self, write: impl FnOnce(Pin<&mut S>, &mut ErrorBodies) -> Poll<T>) -> Poll<T> {
+        let SharedState { socket, progress, errors, .. } = &mut *self.0.lock();
+        let written = write(Pin::new(socket.as_mut().expect(NOT_TAKEN_BACK)), errors);
+        progress.is_held = written.is_pending();
         written
     }
 
@@ -108,7 +110,7 @@ impl<S: Socket> AsyncRead for SharedSocket<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
-        let SharedState { socket, read_already, end, progress } = &mut *state;
+        let SharedState { socket, read_already, end, progress, .. } = &mut *state;
         if !read_already.is_empty() {
             let count = read_already.len().min(buf.remaining());
             buf.put_slice(&read_already[..count]);
@@ -138,7 +140,9 @@ impl<S: Socket> AsyncRead for SharedSocket<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for SharedSocket<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.write(|socket| socket.poll_write(context, bytes))
+        self.write(|mut socket, errors| {
+            errors.poll_write(bytes, |bytes| socket.as_mut().poll_write(context, bytes))
+        })
     }
 
     fn poll_write_vectored(
@@ -146,7 +150,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SharedSocket<S> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.write(|socket| socket.poll_write_vectored(context, bytes))
+        match bytes {
+            [bytes] => self.poll_write(context, bytes),
+            _ => self.write(|socket, _| socket.poll_write_vectored(context, bytes)),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
