@@ -30,6 +30,7 @@ use crate::admission::RefusalReason;
 use crate::auth::Scope;
 use crate::connection;
 use crate::http::body::{BodyLimits, check_json, read};
+use crate::http::request::normalize;
 use crate::http::{
     ApiError, MAX_HEAD_BYTES, RequestState, TimedHeads, TimedWrites, add_common_headers, keeps_alive,
 };
@@ -98,11 +99,14 @@ async fn serve_http(
 async fn handle(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>) -> Response<ResponseBody> {
     let (head, body) = request.into_parts();
     let mut head = Request::from_parts(head, ());
-    let found = authorize(&head, &context.client.access.auth, context.scheme()).and_then(|operator| {
-        let parts: Vec<&str> = segments(&head).collect();
-        let (route, parameter) = routes::find(head.method(), &parts, head.uri().path())?;
-        Ok((operator, route, parameter.to_owned()))
-    });
+    let normalized = normalize(&mut head);
+    let found = normalized
+        .and_then(|()| authorize(&head, &context.client.access.auth, context.scheme()))
+        .and_then(|operator| {
+            let parts: Vec<&str> = segments(&head).collect();
+            let (route, parameter) = routes::find(head.method(), &parts, head.uri().path())?;
+            Ok((operator, route, parameter.to_owned()))
+        });
     let (operator, route, parameter) = match found {
         Ok(found) => found,
         Err(error) => return full_body(error.into()),

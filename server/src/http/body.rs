@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::{Body, Incoming};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde::Deserialize;
 
 use super::{ApiError, ApiErrorCode};
@@ -71,10 +71,21 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
 /// Checks that the headers declare the body as JSON. A form on another site's page can post text, but cannot
 /// declare it as JSON.
 pub(crate) fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    check_encoding(headers)?;
     if media_type(headers).eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
     Err(ApiError::new(ApiErrorCode::UnsupportedMediaType, "send `Content-Type: application/json`"))
+}
+
+/// Checks that the body is not compressed: a small body could then take much memory.
+pub(crate) fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    if codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Ok(());
+    }
+    let message = "the body must not be compressed: send no Content-Encoding";
+    Err(ApiError::new(ApiErrorCode::UnsupportedMediaType, message))
 }
 
 async fn collect(
@@ -129,5 +140,10 @@ mod tests {
             assert_eq!(check_json(&headers).is_ok(), taken, "{text}");
         }
         assert!(check_json(&HeaderMap::new()).is_err());
+        for (coding, taken) in [("gzip", false), ("identity, gzip", false), ("", false), ("Identity", true)] {
+            let json = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            let headers = HeaderMap::from_iter([json, (CONTENT_ENCODING, HeaderValue::from_static(coding))]);
+            assert_eq!(check_json(&headers).is_ok(), taken, "{coding}");
+        }
     }
 }

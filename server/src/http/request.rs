@@ -2,8 +2,35 @@
 
 use std::borrow::Cow;
 
-use hyper::Uri;
-use hyper::header::{COOKIE, HeaderMap};
+use hyper::header::{COOKIE, HOST, HeaderMap, HeaderValue};
+use hyper::{Request, Uri};
+use percent_encoding::percent_decode;
+
+use super::ApiError;
+
+/// Prepares a request for its checks: the host of an absolute target replaces `Host` (RFC 9112, section
+/// 3.2.2).
+///
+/// # Errors
+/// The query is not UTF-8. Otherwise, different texts would be taken for the same one.
+pub(crate) fn normalize<B>(request: &mut Request<B>) -> Result<(), ApiError> {
+    if !is_utf8(request.uri().query().unwrap_or_default().as_bytes()) {
+        return Err(ApiError::bad_request("the query is not valid UTF-8"));
+    }
+    // A repeated header is left, so that it is refused.
+    if let Some(authority) = request.uri().authority()
+        && request.headers().get_all(HOST).iter().nth(1).is_none()
+    {
+        let host = HeaderValue::from_str(authority.as_str()).expect("an authority is visible ASCII");
+        request.headers_mut().insert(HOST, host);
+    }
+    Ok(())
+}
+
+/// Whether the parameters of a query or a form are UTF-8.
+pub(crate) fn is_utf8(form: &[u8]) -> bool {
+    percent_decode(form).decode_utf8().is_ok()
+}
 
 /// Returns the parameters of the query.
 pub(crate) fn parameters(uri: &Uri) -> form_urlencoded::Parse<'_> {
@@ -19,4 +46,41 @@ pub(crate) fn parameter<'a>(uri: &'a Uri, name: &str) -> Option<Cow<'a, str>> {
 pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the hosts of a normalized request.
+    fn hosts(target: &str, hosts: &[&str]) -> Result<Vec<String>, String> {
+        let request = hosts.iter().fold(Request::get(target), |request, host| request.header(HOST, *host));
+        let mut request = request.body(()).expect("a request");
+        normalize(&mut request).map_err(|error| error.to_string())?;
+        let text = |host: &HeaderValue| host.to_str().expect("text").to_owned();
+        Ok(request.headers().get_all(HOST).iter().map(text).collect())
+    }
+
+    #[test]
+    fn host_of_an_absolute_target_replaces_the_header() {
+        for (target, before, after) in [
+            ("/ws", &["a"][..], &["a"][..]),
+            ("http://b:80/ws", &["a"], &["b:80"]),
+            ("http://me@b/ws", &["a"], &["me@b"]),
+            ("http://b/ws", &[], &["b"]),
+            ("http://b/ws", &["a", "b"], &["a", "b"]),
+        ] {
+            let after = after.iter().map(ToString::to_string).collect();
+            assert_eq!(hosts(target, before), Ok(after), "{target}");
+        }
+    }
+
+    #[test]
+    fn query_must_be_utf8() {
+        for (query, is_valid) in
+            [("a=%c3%a4", true), ("a=%ff", false), ("%ff", false), ("a=%c3&b=%a4", false), ("a=%", true)]
+        {
+            assert_eq!(hosts(&format!("/?{query}"), &[]).is_ok(), is_valid, "{query}");
+        }
+    }
 }

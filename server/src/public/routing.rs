@@ -9,7 +9,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, StatusCode};
@@ -28,7 +29,7 @@ use crate::client::{AdmitRequest, Caller};
 use crate::connection::TcpSocket;
 use crate::connection::transport::websocket::{self, Upgrade, Upgraded};
 use crate::connection::transport::{poll, sse};
-use crate::http::request::parameter;
+use crate::http::request::{normalize, parameter};
 use crate::http::{ApiError, ApiErrorCode, Reply, keeps_alive};
 
 /// A connection without a session: before its first session, or between polls.
@@ -93,7 +94,10 @@ struct Arrived {
 
 impl<'a> SessionlessConnection<'a> {
     /// Answers a request that arrived on this socket.
-    pub(super) fn answer(&self, request: Request<Incoming>, peer: SharedSocket<TcpSocket>) -> Answer<'a> {
+    pub(super) fn answer(&self, mut request: Request<Incoming>, peer: SharedSocket<TcpSocket>) -> Answer<'a> {
+        if let Err(error) = normalize(&mut request) {
+            return error.into();
+        }
         let context = &self.context.client;
         let address = self.context.proxies.client_address(self.address, request.headers());
         let open_connection = match self.entry_for(address) {
@@ -251,8 +255,13 @@ impl<'a> SessionlessConnection<'a> {
             let takeover = SocketTakeover::WebSocket(Upgrade { answer, ..upgrade });
             return Answer::Now(RequestOutcome::Taken(takeover, client_entry));
         }
-        let (reply, upgraded) = upgrade_by_hyper(&mut request);
+        let has_subprotocol = upgrade_response::offers_subprotocol(&request);
+        let (mut reply, upgraded) = upgrade_by_hyper(&mut request);
         if let Some(upgraded) = upgraded {
+            if has_subprotocol {
+                let selected = HeaderValue::from_static(upgrade_response::SUBPROTOCOL);
+                reply.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, selected);
+            }
             // Spawn a separate task: hyper's task, with its buffers, finishes with the upgrade and is freed.
             tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
         }

@@ -1,12 +1,17 @@
 //! Response to a WebSocket upgrade.
 
-use hyper::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use std::io::Write;
+
+use hyper::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::{Method, Request, Version};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use tokio_tungstenite::tungstenite::error::ProtocolError;
 
 /// Capacity for the response and the hello that follows it.
 const ROOM: usize = 512;
+
+/// Name of the `json` dialect as a WebSocket subprotocol.
+pub(super) const SUBPROTOCOL: &str = "encke.v1";
 
 /// Length of the key in base64.
 const KEY_CHARS: usize = 24;
@@ -16,7 +21,7 @@ const KEY_BYTES: usize = 16;
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Returns the value of `Sec-WebSocket-Accept` if the request is an upgrade. The checks are the same as
-/// tungstenite's.
+/// tungstenite's, except that `Upgrade` may list other protocols, too.
 pub(super) fn accept<B>(request: &Request<B>) -> Result<String, ProtocolError> {
     let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if request.method() != Method::GET {
@@ -28,7 +33,7 @@ pub(super) fn accept<B>(request: &Request<B>) -> Result<String, ProtocolError> {
     if !text(CONNECTION).split([' ', ',']).any(|option| option.eq_ignore_ascii_case("upgrade")) {
         return Err(ProtocolError::MissingConnectionUpgradeHeader);
     }
-    if !text(UPGRADE).eq_ignore_ascii_case("websocket") {
+    if !text(UPGRADE).split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket")) {
         return Err(ProtocolError::MissingUpgradeWebSocketHeader);
     }
     if text(SEC_WEBSOCKET_VERSION) != "13" {
@@ -53,8 +58,20 @@ pub(super) fn head<B>(request: &Request<B>) -> Option<Vec<u8>> {
         b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ",
     );
     head.extend_from_slice(accept.as_bytes());
+    if offers_subprotocol(request) {
+        write!(head, "\r\n{SEC_WEBSOCKET_PROTOCOL}: {SUBPROTOCOL}").expect("writing to a Vec cannot fail");
+    }
     head.extend_from_slice(b"\r\n\r\n");
     Some(head)
+}
+
+/// Whether the client offers [`SUBPROTOCOL`]. A browser fails the connection if the server selects none of the
+/// subprotocols that the page offers.
+pub(super) fn offers_subprotocol<B>(request: &Request<B>) -> bool {
+    let offers = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL);
+    let mut names =
+        offers.iter().filter_map(|offers| offers.to_str().ok()).flat_map(|offers| offers.split(','));
+    names.any(|name| name.trim() == SUBPROTOCOL)
 }
 
 /// Whether the text is base64 of exactly `KEY_BYTES` bytes.
@@ -127,7 +144,6 @@ mod tests {
                     (b"websocket", true),
                     (b"WebSocket", true),
                     (b"", false),
-                    (b"websocket, h2c", false),
                     (b"h2c", false),
                     (b"websocket\xff", false),
                 ],
@@ -165,6 +181,27 @@ mod tests {
             let mut without = good.to_vec();
             without.remove(at);
             assert!(!is_upgrade(&request(&without)), "without {name}");
+        }
+    }
+
+    #[test]
+    fn one_of_several_protocols_may_be_selected() {
+        let head = |upgrade: &'static [u8], offers: &[&'static [u8]]| {
+            let mut headers = vec![
+                (CONNECTION, &b"upgrade"[..]),
+                (UPGRADE, upgrade),
+                (SEC_WEBSOCKET_VERSION, b"13"),
+                (SEC_WEBSOCKET_KEY, KEY),
+            ];
+            headers.extend(offers.iter().map(|offer| (SEC_WEBSOCKET_PROTOCOL, *offer)));
+            head(&request(&headers)).map(|head| String::from_utf8(head).expect("text"))
+        };
+        let plain = head(b"websocket", &[]).expect("an upgrade");
+        assert_eq!(head(b"h2c, WebSocket", &[b"x", b"encke.v2,y"]), Some(plain.clone()));
+        assert_eq!(head(b"h2c,websocket2", &[]), None);
+        let selected = plain.replace("\r\n\r\n", "\r\nsec-websocket-protocol: encke.v1\r\n\r\n");
+        for offers in [&[&b"encke.v1"[..]][..], &[b"x, encke.v1"], &[b"x", b"encke.v1"]] {
+            assert_eq!(head(b"websocket", offers), Some(selected.clone()), "{offers:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-use encke_tests::http::send_request;
+use encke_tests::http::{post, send_request};
 use encke_tests::raw::Dial;
 use encke_tests::{PollClient, RawClient, RunningServer};
 
@@ -81,4 +81,97 @@ fn idle_connections_are_evicted_if_there_is_no_room() {
     let _clients: Vec<_> = (0..LIMIT).map(|_| RawClient::greeted(server.public, "")).collect();
     idle[..LIMIT].iter_mut().for_each(|client| _ = client.await_end());
     assert_eq!(server.admin.metrics().refusals("handshakes"), 0.0, "these clients had a session");
+}
+
+#[test]
+fn requests_that_cannot_be_read_get_a_json_error() {
+    let server = RunningServer::with(&[]);
+    let long = format!("GET /events?channels={} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a,".repeat(9000));
+    let invalid = "GET /events HTTP/1.1\r\nHost localhost\r\n\r\n";
+    for address in [server.public, server.admin.address()] {
+        for (request, status, code) in [(&*long, 431, "head_too_large"), (invalid, 400, "bad_request")] {
+            let response = send_request(address, request);
+            response.assert_error(status, code);
+            let headers = ["connection", "cache-control"].map(|name| response.header(name));
+            assert_eq!(headers, [Some("close"), Some("no-store")]);
+            assert!(response.header("date").is_some());
+        }
+    }
+}
+
+/// Invalid UTF-8 would be replaced, so that different names would mean the same channel.
+#[test]
+fn parameters_must_be_utf8() {
+    let server = RunningServer::with(&[]);
+    let get = |address, target: &str| {
+        let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        send_request(address, &format!("GET {target} {head}"))
+    };
+    for path in ["/events?channels=%ff", "/poll?channels=a&resume=%c3", "/ws?token=%ff", "/encke.js?%ff"] {
+        get(server.public, path).assert_error(400, "bad_request");
+    }
+    get(server.admin.address(), "/api/sessions?cursor=%ff").assert_error(400, "bad_request");
+    let form = "Connection: close\r\nContent-Type: application/x-www-form-urlencoded\r\n";
+    send_request(server.public, &post("/bayeux", form, "message=%ff")).assert_error(400, "bad_request");
+}
+
+/// The host of an absolute target counts, as `Host` does otherwise: a page may have reached the server by a name
+/// that it has rebound.
+#[test]
+fn host_of_an_absolute_target_is_checked() {
+    let server = RunningServer::with(&[]);
+    for address in [server.public, server.admin.address()] {
+        let status = |target: &str, host: &str| {
+            let head = format!("Host: {host}\r\nConnection: close\r\n\r\n");
+            send_request(address, &format!("GET {target} HTTP/1.1\r\n{head}")).status
+        };
+        assert_eq!(status("http://evil.example/nowhere", "localhost"), 403);
+        assert_eq!(status("http://localhost/nowhere", "evil.example"), 404);
+        assert_eq!(status("/nowhere", "evil.example"), 403);
+    }
+}
+
+#[test]
+fn compressed_bodies_are_refused() {
+    let server = RunningServer::with(&[]);
+    let mut client = PollClient::connect(server.public);
+    let resume = client.get("channels=news").json()[0]["hello"]["resume"].as_str().expect("text").to_owned();
+    let headers = "Connection: close\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n";
+    for (address, path) in [
+        (server.public, &*format!("/poll?resume={resume}")),
+        (server.public, "/bayeux"),
+        (server.admin.address(), "/api/publish"),
+    ] {
+        let response = send_request(address, &post(path, headers, "{}"));
+        response.assert_error(415, "unsupported_media_type");
+        assert!(response.body.contains("Content-Encoding"), "{path}: {}", response.body);
+    }
+}
+
+#[test]
+fn an_upgrade_selects_from_lists() {
+    let server = RunningServer::with(&[]);
+    let mut client = RawClient::connect(server.public);
+    client.send(
+        "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c, websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Sec-WebSocket-Protocol: x, encke.v1\r\n\r\n",
+    );
+    let head = client.http_head();
+    assert!(head.starts_with("HTTP/1.1 101 ") && head.contains("sec-websocket-protocol: encke.v1"), "{head}");
+    client.hello();
+}
+
+#[test]
+fn metrics_have_the_format_that_the_client_prefers() {
+    let server = RunningServer::with(&[]);
+    let headers = "Host: localhost\r\nAccept: application/openmetrics-text\r\n";
+    let open_metrics = server.admin.request_with("GET", "/metrics", headers);
+    assert!(open_metrics.header("content-type").is_some_and(|it| it.starts_with("application/openmetrics")));
+    assert!(open_metrics.body.contains("# TYPE encke_refusals counter\n"), "{}", open_metrics.body);
+    assert!(open_metrics.body.ends_with("# EOF\n"));
+    let text = server.admin.get("/metrics");
+    assert_eq!(text.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(text.body.contains("# TYPE encke_refusals_total counter\n"), "{}", text.body);
+    assert!(!text.body.contains("# EOF"));
 }

@@ -14,7 +14,7 @@ use crate::client::Caller;
 use crate::connection::transport::poll::{Accepted, ResponseWriter, array_response};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
-use crate::http::request::parameters;
+use crate::http::request::{is_utf8, parameters};
 use crate::http::{ApiError, ApiErrorCode, Reply, keeps_alive};
 use crate::public::context::Context;
 use crate::public::cors::{self, Cookies};
@@ -114,12 +114,16 @@ impl BayeuxRequest {
                 ));
             }
         };
+        body::check_encoding(&self.requester.headers)?;
         let limits =
             BodyLimits { max_bytes: context.client.settings.max_message, timeout: context.handshake_timeout };
         let body = read(body, limits, self.requester.caller.address, &context.client).await?;
         // Faye's client sends forms to other origins without declaring them as such.
         let is_form = is_form || (media_type == "text/plain" && body.starts_with(b"message="));
-        if is_form { Ok(form_message(&body)) } else { text(&body) }
+        if !is_form {
+            return text(&body);
+        }
+        if is_utf8(&body) { Ok(form_message(&body)) } else { Err(not_utf8()) }
     }
 
     async fn messages(
@@ -209,8 +213,12 @@ fn unreadable(error: &BadBody) -> ApiError {
 }
 
 fn text(body: &[u8]) -> Result<String, ApiError> {
-    let text = std::str::from_utf8(body).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
+    let text = std::str::from_utf8(body).map_err(|_| not_utf8())?;
     Ok(text.to_owned())
+}
+
+fn not_utf8() -> ApiError {
+    ApiError::bad_request("the body is not UTF-8")
 }
 
 /// Joins the messages of a form, which may be spread over several fields. A form without any such field has
