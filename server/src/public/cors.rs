@@ -3,8 +3,7 @@
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, HeaderMap, HeaderName, HeaderValue,
-    ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
 };
 
 use crate::client::Caller;
@@ -62,6 +61,14 @@ pub(super) fn lines(origin: Option<&HeaderValue>, cookies: Cookies) -> Vec<u8> {
         }
     }
     lines
+}
+
+/// Allows a page of this origin to read a response, unless the response already says who may read it.
+pub(super) fn allow_origin(mut reply: Reply, origin: Option<&HeaderValue>) -> Reply {
+    if !reply.headers().contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
+        reply.headers_mut().extend(headers(origin, Cookies::Ignored));
+    }
+    reply
 }
 
 /// Allows a page of an allowed origin to read a response to its request.

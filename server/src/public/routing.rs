@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL,
+    CONNECTION, EXPECT, HeaderMap, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL,
     SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use hyper::upgrade::OnUpgrade;
@@ -114,6 +114,7 @@ impl<'a> SessionlessConnection<'a> {
             return ApiError::from(error).into();
         }
         let caller = Caller::from_request(&request, address, auth);
+        let origin = request.headers().get(ORIGIN).filter(|_| caller.origin_allowed).cloned();
         let arrived = Arrived { request, caller, peer, open_connection };
         if context.access.may_need_async_auth()
             && let Some(wanted) = session_request::read(&arrived.request, &context.settings)
@@ -121,7 +122,11 @@ impl<'a> SessionlessConnection<'a> {
         {
             return self.authenticate_first(arrived, wanted);
         }
-        self.route(arrived)
+        match self.route(arrived) {
+            // Pages may also read why a path or a method is refused.
+            Answer::Now(RequestOutcome::Reply(reply)) => cors::allow_origin(reply, origin.as_ref()).into(),
+            answer => answer,
+        }
     }
 
     /// Handles a request that may open a session: calls the backend to authenticate the client, then routes

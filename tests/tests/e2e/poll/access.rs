@@ -155,6 +155,26 @@ fn a_preflight_is_answered() {
     }
 }
 
+/// Otherwise, a page of an allowed origin could not tell a refusal from a broken network.
+#[test]
+fn pages_may_read_every_refusal() {
+    let server = with_origins();
+    let mut requests = PollClient::connect(server.public);
+    for (method, path, status) in [
+        ("GET", "/nowhere", 404),
+        ("PUT", "/poll", 405),
+        ("DELETE", "/events", 405),
+        ("GET", "/ws", 426),
+        ("GET", "/poll?seq=x", 400),
+    ] {
+        for (origin, allowed) in [(LISTED, Some(LISTED)), ("https://other.example", None)] {
+            let answer = requests.exchange(request(method, path, &format!("Origin: {origin}\r\n")));
+            assert_eq!(answer.header("access-control-allow-origin"), allowed, "{method} {path}: {answer:?}");
+            assert!(allowed.is_none() || answer.status == status, "{method} {path}: {answer:?}");
+        }
+    }
+}
+
 #[test]
 fn polls_require_a_token_if_configured() {
     let server = RunningServer::with_tokens(&[]);
