@@ -19,14 +19,14 @@ use super::table::ReminderEntry;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Reminders {
-    /// Handles an expired timer. Returns whether a reminder was due: it may have been moved or deleted in the
+    /// Handles an expired timer. Returns how late the reminder is; `None` if it was moved or deleted in the
     /// meantime.
-    pub(crate) fn handle_timeout(self: &Arc<Self>, owner: OwnerKey) -> bool {
-        let Some(key) = self.owners.get(owner) else { return false };
+    pub(crate) fn handle_timeout(self: &Arc<Self>, owner: OwnerKey) -> Option<Duration> {
+        let key = self.owners.get(owner)?;
         let now = self.timeouts.clock().now();
-        let (ReminderEntry { action, timer, .. }, armed) = {
+        let (ReminderEntry { due, action, timer }, armed) = {
             let mut table = self.table.lock();
-            let Some(entry) = table.take_due(&key, now) else { return false };
+            let entry = table.take_due(&key, now)?;
             table.executing += 1;
             let armed = self.timeouts.request(&entry.timer, RequestedDeadline::NONE);
             (entry, armed)
@@ -45,7 +45,7 @@ impl Reminders {
                 self.executor.spawn(Box::pin(publish));
             }
         }
-        true
+        Some(now.since(due))
     }
 
     async fn publish(self: Arc<Self>, key: Arc<ReminderKey>, channel: ChannelName, data: Arc<RawValue>) {

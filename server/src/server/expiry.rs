@@ -28,8 +28,8 @@ impl ExpiryHandler for ExpiryDispatcher {
                 }
             }
             TimerOwner::Reminder(key) => {
-                if reminders.handle_timeout(key) {
-                    metrics.timers.reminder_fired();
+                if let Some(lateness) = reminders.handle_timeout(key) {
+                    metrics.timers.reminder_fired(lateness);
                 }
             }
         }

@@ -57,6 +57,7 @@ fn reminder_publishes_once_and_not_before_its_time() {
     let from = Instant::now();
     let expected = json!({"key": "a/b", "due_in_ms": 300.0, "publish": {"channel": "news", "data": "now"}});
     assert_eq!(put(server.admin, "a%2Fb", &publish_reminder("300ms", "now")), expected);
+    assert_eq!(server.admin.get("/api/timers").json()["lateness"]["count"], 0);
     let message = client.message();
     assert_eq!([&message["channel"], &message["data"]], ["news", "now"]);
     let after = from.elapsed();
@@ -69,6 +70,7 @@ fn reminder_publishes_once_and_not_before_its_time() {
         metrics.value(r#"encke_reminders_due_total{outcome="published"}"#) == 1.0
             && metrics.value(r#"encke_timer_expiries_total{deadline="reminder"}"#) == 1.0
             && metrics.value("encke_reminders") == 0.0
+            && server.admin.get("/api/timers").json()["lateness"]["count"] == 1
     });
 }
 

@@ -76,6 +76,10 @@ impl TimerMetrics {
     #[inline]
     pub fn deadline_fired(&self, deadline: Deadline, lateness: Duration) {
         self.deadline_expiries[deadline as usize].inc();
+        self.observe_lateness(lateness);
+    }
+
+    fn observe_lateness(&self, lateness: Duration) {
         self.lateness.observe(lateness.as_secs_f64());
         let micros = u64::try_from(lateness.as_micros()).unwrap_or(u64::MAX);
         self.lateness_percentiles.lock().saturating_record(micros);
@@ -89,8 +93,9 @@ impl TimerMetrics {
         self.log_expiries.inc();
     }
 
-    pub fn reminder_fired(&self) {
+    pub fn reminder_fired(&self, lateness: Duration) {
         self.reminder_expiries.inc();
+        self.observe_lateness(lateness);
     }
 
     /// Returns the lateness of all expiries since the start.

@@ -33,12 +33,16 @@ impl FromStr for RedisAddress {
 }
 
 impl RedisAddress {
-    /// Parses the address of a Sentinel.
+    /// Parses the address of a Sentinel, which may lack a scheme: `host:port` is common for Sentinels.
     ///
     /// # Errors
     /// A description of the problem.
     pub fn parse_sentinel(url: &str) -> Result<Self, String> {
-        Self::parse(url, DEFAULT_SENTINEL_PORT)
+        if url.contains("://") {
+            return Self::parse(url, DEFAULT_SENTINEL_PORT);
+        }
+        let (host, port) = host_and_port(url, DEFAULT_SENTINEL_PORT)?;
+        Ok(Self::Tcp(host, port))
     }
 
     fn parse(url: &str, port_if_none: u16) -> Result<Self, String> {
@@ -127,8 +131,14 @@ mod tests {
             let address: RedisAddress = url.parse().expect(url);
             assert_eq!(address.to_string(), expected);
         }
-        let sentinel = RedisAddress::parse_sentinel("redis://localhost").expect("an address");
-        assert_eq!(sentinel.to_string(), "redis://localhost:26379");
+        for (text, expected) in [
+            ("redis://localhost", "redis://localhost:26379"),
+            ("localhost", "redis://localhost:26379"),
+            ("[::1]:7000", "redis://[::1]:7000"),
+        ] {
+            let sentinel = RedisAddress::parse_sentinel(text).expect("an address");
+            assert_eq!(sentinel.to_string(), expected);
+        }
         for (url, problem) in [
             ("", "must be redis://"),
             ("http://localhost", "must be redis://"),
