@@ -13,7 +13,7 @@ pub(crate) fn http_date(now: UnixTime) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(now.as_secs()))
 }
 
-/// Returns the value of `Keep-Alive` for a connection that may wait for so long.
+/// Returns the value of `Keep-Alive` for a connection that waits for at most `timeout`.
 pub(crate) fn keep_alive_value(timeout: Duration) -> String {
     format!("timeout={}", timeout.as_secs())
 }

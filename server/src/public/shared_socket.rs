@@ -25,7 +25,7 @@ struct SharedState<S> {
     errors: ErrorBodies,
 }
 
-/// What hyper has done with the socket.
+/// Reads and writes of hyper.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SocketProgress {
     /// Whether bytes were received since this was last queried.
@@ -60,7 +60,7 @@ impl<S: Unpin> SharedSocket<S> {
         (state.socket.take().expect(NOT_TAKEN_BACK), [next, &state.read_already].concat())
     }
 
-    /// Returns what hyper has done with the socket.
+    /// Returns hyper's reads since the last call, and the state of its writes.
     pub(crate) fn take_progress(&self) -> SocketProgress {
         let progress = &mut self.0.lock().progress;
         std::mem::replace(progress, SocketProgress { has_received: false, ..*progress })

@@ -30,7 +30,7 @@ impl Server {
     pub fn drain(&self, hurry: &CancellationToken) -> DrainOutcome {
         let client = &self.public.client;
         self.public.stop.cancel();
-        // Create the file before clients are told to resume their sessions.
+        // Create the file before clients receive `moved`.
         let claimed = self.snapshot.as_ref();
         let reserved = claimed.and_then(|claimed| Some((claimed, reserve_snapshot(claimed, client)?)));
         match &reserved {

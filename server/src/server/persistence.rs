@@ -59,7 +59,7 @@ pub(super) fn write_snapshot(claimed: &SnapshotLock, file: ReservedFile, client:
             true
         }
         Err(error) => {
-            tracing::error!(%path, %error, "cannot write the snapshot, although clients were told to resume: their sessions end");
+            tracing::error!(%path, %error, "cannot write the snapshot, although clients have received `moved`: their sessions end");
             false
         }
     }

@@ -141,7 +141,7 @@ fn sessions_end_if_no_snapshot_can_be_written() {
     }
 }
 
-/// The directory vanishes after the clients were told to resume.
+/// The directory vanishes after the clients have received `moved`.
 #[test]
 fn moved_sessions_end_if_the_snapshot_fails_late() {
     let backend = Backend::start();

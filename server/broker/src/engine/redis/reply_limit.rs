@@ -15,7 +15,7 @@ const ENTRY_BYTES: usize = 16 * 1024;
 /// Memory for a value of a reply, in addition to its bytes.
 const VALUE_BYTES: usize = 64;
 
-/// Returns the maximum size of a reply: more than it takes to read a log of so many messages.
+/// Returns the maximum size of a reply: more than the size of a log with `history_messages` messages.
 pub fn max_reply_bytes(history_messages: usize, max_message: usize) -> usize {
     history_messages.saturating_mul(max_message.saturating_add(ENTRY_BYTES)).saturating_add(BASE_BYTES)
 }
