@@ -64,6 +64,7 @@ impl Services {
             wanted: SessionRequest { only_resume: wanted.only_resume || caller.can_only_resume(), ..wanted },
             identity,
             address,
+            arrival: caller.arrival,
             can_open: self.limits.session_rates.has_room(&network, now),
         };
         match self.sessions.attach(&request, self.limits.permits.take(address), has_ended) {

@@ -5,6 +5,7 @@ use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 
 use crate::auth::{Auth, Identity, bearer};
+use crate::session::Arrival;
 
 /// The parts of a request that concern its client, apart from the query.
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct Caller {
     pub(crate) origin_allowed: bool,
     /// Result of the asynchronous authentication, if there was one.
     pub(super) decision: Option<AuthDecision>,
+    pub(crate) arrival: Arrival,
 }
 
 /// The client's identity, or the close code that refuses it.
@@ -49,7 +51,13 @@ impl Caller {
                 .map(|token| String::from_utf8_lossy(token).into_owned()),
             origin_allowed: auth.origins.allows(origin, host, is_unguarded),
             decision: None,
+            arrival: Arrival::default(),
         }
+    }
+
+    /// Sets the number of the client's request in the order of arrival.
+    pub(crate) fn with_arrival(self, arrival: Arrival) -> Self {
+        Self { arrival, ..self }
     }
 
     /// Adds the result of the asynchronous authentication.

@@ -18,7 +18,7 @@ use crate::client::slow_engine::{SlowControl, SlowEngine};
 use crate::config::Settings;
 use crate::events::{HookSink, NoHooks};
 use crate::server::assembly;
-use crate::session::{AttachRequest, Attached, SessionRequest};
+use crate::session::{Arrival, AttachRequest, Attached, SessionRequest};
 
 /// Address of all clients in the tests.
 pub(crate) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -57,6 +57,7 @@ pub(crate) fn attach_after(services: &Services, resume: Option<String>, seq: Opt
         },
         identity: Identity::ANONYMOUS,
         address: ADDRESS,
+        arrival: Arrival::default(),
         can_open: true,
     };
     let permit = services.limits.permits.take(ADDRESS);

@@ -2,7 +2,7 @@ use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context as Task, Poll, ready};
 
 use encke_core::Timestamp;
@@ -12,9 +12,11 @@ use tokio_util::sync::WaitForCancellationFuture;
 use super::context::{Context, NotServed};
 use crate::admission::Handshake;
 use crate::http::proxies::BadProxyHeader;
+use crate::session::Arrival;
 
-/// Time limit for a client's next request: `handshake_timeout`, or `keep_alive_timeout` until its first byte
-/// arrives on a connection that has been used before.
+/// Time limit for a client's next request, and the request's place in the order of arrival. The limit is
+/// `handshake_timeout`, or `keep_alive_timeout` until its first byte arrives on a connection that has been used
+/// before.
 pub(super) struct RequestTimeout {
     /// Start of the time limit in nanoseconds, on the server's clock.
     start: AtomicU64,
@@ -23,6 +25,9 @@ pub(super) struct RequestTimeout {
     is_held: AtomicBool,
     /// Whether the client has shown that it has a session.
     has_session: AtomicBool,
+    /// Number of the request in the order of arrival. Connections are accepted in the order in which they were
+    /// opened, so the first request has the number of its connection.
+    arrival: AtomicU32,
 }
 
 impl RequestTimeout {
@@ -34,7 +39,12 @@ impl RequestTimeout {
             is_idle: AtomicBool::new(false),
             is_held: AtomicBool::new(false),
             has_session: AtomicBool::new(false),
+            arrival: AtomicU32::new(context.arrivals.next().to_bits()),
         }
+    }
+
+    pub(super) fn arrival(&self) -> Arrival {
+        Arrival::from_bits(self.arrival.load(Ordering::Relaxed))
     }
 
     /// Creates the time limit for the request after a poll. `is_idle` is whether nothing of it has arrived.
@@ -59,6 +69,7 @@ impl RequestTimeout {
     pub(super) fn request_arrives(&self, context: &Context) {
         if self.is_idle.swap(false, Ordering::Relaxed) {
             self.restart(context);
+            self.arrival.store(context.arrivals.next().to_bits(), Ordering::Relaxed);
         }
     }
 
@@ -142,7 +153,7 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
             ready!(Pin::new(&mut self.sleep).poll(task));
             if (!self.is_reading || self.timeout.is_idle.load(Ordering::Relaxed)) && self.has_unread_bytes() {
                 self.timeout.restart(self.context);
-                self.timeout.is_idle.store(false, Ordering::Relaxed);
+                self.timeout.request_arrives(self.context);
             }
             let deadline = self.timeout.deadline(self.context);
             if deadline <= self.at {

@@ -26,8 +26,8 @@ pub(super) fn spawn(
     open_connection: OpenConnection,
     context: Arc<Context>,
 ) {
+    let timeout = RequestTimeout::new(&context);
     tokio::spawn(async move {
-        let timeout = RequestTimeout::new(&context);
         let mut arrival = SessionlessConnection {
             context: &context,
             address: peer,

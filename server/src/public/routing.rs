@@ -113,7 +113,7 @@ impl<'a> SessionlessConnection<'a> {
             context.limits.refusals.record(RefusalReason::Host, address, error);
             return ApiError::from(error).into();
         }
-        let caller = Caller::from_request(&request, address, auth);
+        let caller = Caller::from_request(&request, address, auth).with_arrival(self.timeout.arrival());
         let origin = request.headers().get(ORIGIN).filter(|_| caller.origin_allowed).cloned();
         let arrived = Arrived { request, caller, peer, open_connection };
         if context.access.may_need_async_auth()

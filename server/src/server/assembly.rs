@@ -25,7 +25,9 @@ use crate::events::Sinks;
 use crate::issuer::Issuer;
 use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
-use crate::session::{Channels, SessionLimits, SessionLogs, SessionRef, SessionTable, Sessions, TableLimits};
+use crate::session::{
+    Arrivals, Channels, SessionLimits, SessionLogs, SessionRef, SessionTable, Sessions, TableLimits,
+};
 
 /// Creates the channels, the sessions, and the other services shared by client connections.
 pub(crate) fn client_services(
@@ -170,6 +172,7 @@ pub(crate) fn public(
         ),
         handshakes: Handshakes::new(config.limits.max_handshakes, limit != usize::MAX),
         connections: OpenConnections::default(),
+        arrivals: Arrivals::default(),
         stop,
     }
 }

@@ -9,6 +9,7 @@
 //! A session reaches its connection by posting [`Signals`] to its [`Mailbox`]. Lifecycle events go to the
 //! [`EventSink`].
 
+mod arrival;
 mod channels;
 mod id;
 mod lifecycle;
@@ -18,6 +19,7 @@ mod subscriptions;
 mod table;
 mod transport;
 
+pub(crate) use arrival::{Arrival, Arrivals};
 pub(crate) use channels::{Channel, Channels, SessionLogs, SessionOutbox};
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;

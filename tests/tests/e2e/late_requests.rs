@@ -70,6 +70,28 @@ fn late_poll_does_not_replace_a_newer_one() {
     server.await_lifecycle(&hello.session, "opened connect");
 }
 
+/// A client that has given up on a poll may have sent the next one on another connection. The server may handle
+/// them in either order, and even if the first one is still open, the later one stays.
+#[test]
+fn the_poll_that_arrived_last_stays() {
+    let server = RunningServer::with(&[]);
+    let (_requests, hello) = open(&server, "news");
+    for number in 1..=30 {
+        let poll = get(&poll_query(&hello, number - 1));
+        let [mut earlier, mut later] = server.while_stopped(|| {
+            [(); 2].map(|()| {
+                let mut client = RawClient::connect(server.public);
+                client.send(&poll);
+                client
+            })
+        });
+        earlier.response().assert_error(409, "superseded");
+        server.admin.publish("news", number);
+        assert_eq!(later.response().json()[0]["message"]["data"], number);
+    }
+    server.await_lifecycle(&hello.session, "opened connect");
+}
+
 /// The client learns that it was kicked only on its next connection.
 #[test]
 fn late_poll_does_not_consume_the_close_reason() {

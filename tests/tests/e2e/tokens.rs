@@ -275,7 +275,8 @@ fn stream_that_was_taken_over_adds_no_subscriptions() {
     let mut taken_over = 0;
     for _ in 0..TRIES {
         let request = format!(
-            "GET /events?resume={}&channels=secret&token={wide} HTTP/1.1\r\nHost: {}\r\n\r\n",
+            "GET /events?resume={}&channels=secret&token={wide} HTTP/1.1\r\nHost: {}\r\n\
+             Connection: close\r\n\r\n",
             hello.resume, server.public
         );
         let mut stream = TcpStream::connect(server.public).expect("the server accepts");

@@ -17,10 +17,10 @@ impl Sessions {
     /// inherit the permit of the connection that it replaces, so a client can reconnect at the limit even if
     /// the server has not noticed yet that its old connection is lost.
     ///
-    /// A connection that has already ended does not take over a session. Its client may have aborted it and
-    /// reconnected, and the newer connection may have been attached first; the late request must not take the
-    /// session from the newer connection. That is why `has_ended` is checked while the session's lock is
-    /// held.
+    /// A connection that has already ended, or whose request arrived before that of the session's connection,
+    /// does not take over a session. Its client may have aborted it and reconnected, and the newer connection
+    /// may have been attached first; the late request must not take the session from the newer connection.
+    /// That is why `has_ended` is checked while the session's lock is held.
     ///
     /// # Errors
     /// Returns an [`AttachRefusal`] if the connection is not given a session.
@@ -117,7 +117,8 @@ impl Sessions {
                 Phase::Moved => return Err(AttachRefusal::Moved),
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
-            if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && has_ended() {
+            let is_late = || has_ended() || request.arrival.precedes(state.arrival);
+            if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && is_late() {
                 return Err(AttachRefusal::AlreadyReconnected);
             }
             if !mailbox.has_permit() && !state.has_permit() {
@@ -133,6 +134,7 @@ impl Sessions {
                 state.mailbox = Some(Arc::clone(mailbox));
                 state.transport = request.wanted.kind.into();
                 state.dialect = request.wanted.dialect;
+                state.arrival = request.arrival;
                 state.identity = request.identity.clone();
             }
             Ok(accepted)
@@ -163,6 +165,7 @@ impl Sessions {
             mailbox: Some(Arc::clone(mailbox)),
             transport: request.wanted.kind.into(),
             dialect: request.wanted.dialect,
+            arrival: request.arrival,
             poll_advice: PollAdvice::default(),
             identity: request.identity.clone(),
             parked: None,
@@ -238,6 +241,7 @@ mod tests {
     use crate::config::Settings;
     use crate::events::{HookSink, NoHooks};
     use crate::server::assembly;
+    use crate::session::arrival::Arrival;
 
     fn sessions() -> Arc<Sessions> {
         let config = Settings::default().resolve().expect("the defaults are valid");
@@ -254,6 +258,7 @@ mod tests {
         let (sessions, permits) = (sessions(), Permits::new(1, usize::MAX));
         let address = std::net::IpAddr::from([127, 0, 0, 1]);
         let request = |resume, seq| AttachRequest {
+            arrival: Arrival::default(),
             wanted: SessionRequest {
                 resume,
                 seq,

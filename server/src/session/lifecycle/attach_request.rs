@@ -7,6 +7,7 @@ use encke_core::dialect::DialectName;
 use encke_core::session::{ConnectionKind, DeliveryMode};
 
 use crate::auth::Identity;
+use crate::session::arrival::Arrival;
 use crate::session::table::{Mailbox, SessionHandle};
 use crate::session::transport::Transport;
 
@@ -38,6 +39,7 @@ pub(crate) struct AttachRequest {
     pub(crate) wanted: SessionRequest,
     pub(crate) identity: Identity,
     pub(crate) address: IpAddr,
+    pub(crate) arrival: Arrival,
     /// Whether the address is below its rate limit for new sessions.
     pub(crate) can_open: bool,
 }

@@ -10,6 +10,7 @@ use encke_core::session::{Phase, Session};
 
 use super::sessions::Sessions;
 use crate::auth::Identity;
+use crate::session::arrival::Arrival;
 use crate::session::channels::{Channel, SessionOutbox};
 use crate::session::id::SecretDigest;
 use crate::session::panics::unless_panicked;
@@ -135,6 +136,7 @@ impl Sessions {
             mailbox: None,
             transport: value_at(&TRANSPORTS, stored.transport).ok_or_else(unknown)?,
             dialect: value_at(&DIALECTS, stored.dialect).ok_or_else(unknown)?,
+            arrival: Arrival::default(),
             poll_advice: PollAdvice { all: stored.advised_all, pause: stored.advised_pause },
             identity: Identity::restore(stored.identity),
             parked: None,

@@ -17,6 +17,7 @@ use super::mailbox::{Mailbox, ParkedMailbox};
 use super::pending_work::{DeliveryOutcome, PendingWork, ReadOutcome};
 use crate::admission::RateLimiter;
 use crate::auth::Identity;
+use crate::session::arrival::Arrival;
 use crate::session::channels::{SessionOutbox, SubscribedChannel};
 use crate::session::id::{ResumeSecret, ResumeToken, SessionId};
 use crate::session::session_ref::SessionRef;
@@ -78,6 +79,8 @@ pub(crate) struct SessionState {
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     pub(crate) transport: Transport,
     pub(crate) dialect: DialectName,
+    /// When the request of the session's latest connection arrived, relative to others.
+    pub(crate) arrival: Arrival,
     pub(crate) poll_advice: PollAdvice,
     pub(crate) identity: Identity,
     /// The connection, while it is parked. A parked connection has no task; the thread that holds this lock

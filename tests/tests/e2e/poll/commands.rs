@@ -148,7 +148,7 @@ fn commands_after_large_replies_are_refused() {
         .collect();
     let client = server.client_of("eve");
     let presence = r#"{"id":1,"presence":{"channel":"room"}}"#;
-    let query = command_query(&client.hello);
+    let query = format!("{}&token={}", command_query(&client.hello), token("eve", json!({})));
     let replies =
         PollClient::connect(server.public).post(&query, format!("[{presence},{presence},{presence}]")).json();
     assert_eq!(replies[1]["reply"]["ok"]["truncated"], true);

@@ -29,7 +29,7 @@ use crate::client::slow_engine::{SlowControl, SlowEngine};
 use crate::config::Settings;
 use crate::events::{HookSink, NoHooks};
 use crate::server::assembly;
-use crate::session::{AttachRequest, Attached, SessionHandle, SessionRequest};
+use crate::session::{Arrival, AttachRequest, Attached, SessionHandle, SessionRequest};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NO_STALL: Duration = Duration::from_hours(60 * 24);
@@ -115,6 +115,7 @@ impl JoinLeaveWorld {
             },
             identity,
             address: ADDRESS,
+            arrival: Arrival::default(),
             can_open: true,
         };
         let permit = self.services.limits.permits.take(ADDRESS);
