@@ -19,6 +19,7 @@ pub(super) struct RawChannel {
     history_bytes: SizeSetting,
     history_age: DurationOrOff,
     history_total_bytes: SizeSetting,
+    kept_positions: usize,
     name_bytes: usize,
 }
 
@@ -42,6 +43,7 @@ impl RawChannel {
             bytes: unless_zero(self.history_bytes.0),
             age: self.history_age.0,
             total_bytes: unless_zero(self.history_total_bytes.0),
+            former_logs: self.kept_positions,
         };
         let namespaces = namespaces.iter().map(|namespace| namespace.resolve(&log)).collect();
         ChannelConfig { log, namespaces, name_bytes: self.name_bytes }
@@ -61,6 +63,7 @@ impl RawNamespace {
             bytes: self.history_bytes.map_or(default.bytes, |bytes| unless_zero(bytes.0)),
             age: self.history_age.map_or(default.age, |age| age.0),
             total_bytes: default.total_bytes,
+            former_logs: default.former_logs,
         };
         let all = ChannelRules::with_limits(log);
         let rules = ChannelRules {

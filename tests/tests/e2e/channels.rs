@@ -259,5 +259,18 @@ fn expired_messages_and_unused_channels_are_removed() {
         assert_eq!(client.text_message(), r#"{"reply":{"id":5,"ok":{}}}"#);
     }
     until("the channel is removed", || server.admin.metrics().value("encke_channels") == 0.0);
-    assert_ne!(publisher.subscribe("news"), epoch, "the log has a new epoch");
+    let (mut back, reply) = since(&server, &epoch, 4);
+    assert_eq!(reply, subscribed(&epoch, 4, true), "nothing was missed");
+    publisher.publish("news", [5]);
+    assert_eq!(back.text_message(), message(1, 5));
+}
+
+#[test]
+fn a_channel_has_a_new_epoch_if_its_position_is_not_kept() {
+    let server = RunningServer::with(&[IN_MEMORY, "channel.kept_positions=0"]);
+    let (mut client, epoch) = subscriber(&server);
+    client.text(r#"{"id":5,"unsubscribe":{"channel":"news"}}"#);
+    assert_eq!(client.text_message(), r#"{"reply":{"id":5,"ok":{}}}"#);
+    until("the channel is removed", || server.admin.metrics().value("encke_channels") == 0.0);
+    assert_ne!(server.client().subscribe("news"), epoch, "the log has a new epoch");
 }

@@ -25,7 +25,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-const LIMITS: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
+const LIMITS: LogLimits =
+    LogLimits { messages: 16, bytes: 1 << 20, age: None, total_bytes: usize::MAX, former_logs: 0 };
 
 /// Timeout for events that must happen.
 const TIMEOUT: Duration = Duration::from_secs(60);

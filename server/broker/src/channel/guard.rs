@@ -45,7 +45,7 @@ impl<S: Subscriber> Channels<S> {
         name: &ChannelName,
         creator: &QuotaOwner,
     ) -> Result<ChannelGuard<S>, TooManyChannels> {
-        self.acquire_with(name, creator, || LogEpoch::random(&self.entropy))
+        self.acquire_with(name, creator, || self.retention().epoch_of(name, &self.entropy))
     }
 
     /// Like [`acquire`](Self::acquire), but a new channel starts with this epoch.

@@ -17,6 +17,7 @@ mod channels;
 mod epoch;
 mod fan_out;
 mod feed;
+mod former;
 mod guard;
 mod history;
 mod idle;

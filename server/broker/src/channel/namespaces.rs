@@ -13,6 +13,8 @@ pub struct LogLimits {
     pub age: Option<Duration>,
     /// Maximum size of all logs together in bytes; the same in all namespaces.
     pub total_bytes: usize,
+    /// Maximum number of removed channels whose positions are kept; the same in all namespaces.
+    pub former_logs: usize,
 }
 
 /// Rules for the channels whose longest matching prefix is this one.
@@ -77,6 +79,11 @@ impl Namespaces {
     pub(super) fn total_bytes(&self) -> usize {
         self.default.log.total_bytes
     }
+
+    /// Maximum number of removed channels whose positions are kept.
+    pub(super) fn former_logs(&self) -> usize {
+        self.default.log.former_logs
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_wins() {
-        let log = |messages| LogLimits { messages, bytes: 1, age: None, total_bytes: 1 };
+        let log = |messages| LogLimits { messages, bytes: 1, age: None, total_bytes: 1, former_logs: 0 };
         let named = [("a", 1), ("a.b.", 2), ("a.b", 3), ("/x/", 4)].map(|(prefix, messages)| Namespace {
             prefix: prefix.to_owned(),
             rules: ChannelRules::with_limits(log(messages)),

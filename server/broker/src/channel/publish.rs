@@ -9,7 +9,6 @@ use encke_core::message::Content;
 
 use super::append::{AppendError, PublishOutcome};
 use super::channels::Channels;
-use super::epoch::LogEpoch;
 use super::name::ChannelName;
 use super::publish_ids::PublishId;
 use super::subscriber::Subscriber;
@@ -63,8 +62,9 @@ impl<S: Subscriber> Channels<S> {
     ) -> Result<Published, PublishError> {
         let now = self.retention().now();
         loop {
+            let retention = self.retention();
             let channel =
-                self.retention().get_or_create(name, creator, || LogEpoch::random(&self.entropy))?;
+                retention.get_or_create(name, creator, || retention.epoch_of(name, &self.entropy))?;
             let patterns = self.table().patterns_of(name);
             let append =
                 AssertUnwindSafe(|| self.appender.append(now, &channel, &patterns, content, (id, trace)));

@@ -23,7 +23,8 @@ use super::publish_ids::MAX_PUBLISH_IDS;
 use super::*;
 
 const AGE: Duration = Duration::from_secs(300);
-const WIDE: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: Some(AGE), total_bytes: usize::MAX };
+const WIDE: LogLimits =
+    LogLimits { messages: 16, bytes: 1 << 20, age: Some(AGE), total_bytes: usize::MAX, former_logs: 0 };
 
 /// Subscriber type without instances, for channels without subscribers.
 #[derive(Clone, Copy, Debug)]

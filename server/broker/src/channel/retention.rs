@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use encke_base::entropy::Entropy;
 use encke_base::quota::{FairEviction, QuotaOwner};
 use encke_core::Timestamp;
 use encke_timeouts::{ArmAction, RequestedDeadline, Timeouts};
 
 use super::budget::Budget;
 use super::epoch::LogEpoch;
+use super::former::FormerLogs;
 use super::idle::IdleChannels;
 use super::log::{ChannelLog, LogSize, SizeChange};
 use super::name::ChannelName;
@@ -28,13 +30,15 @@ pub(super) struct LogRetention<S> {
     pub(super) namespaces: Arc<Namespaces>,
     budget: Budget<Channel<S>>,
     idle: IdleChannels,
+    former: FormerLogs,
     pub(super) timeouts: Arc<Timeouts>,
 }
 
 impl<S: Copy> LogRetention<S> {
     pub(super) fn new(table: ChannelTable<S>, namespaces: Arc<Namespaces>, timeouts: Arc<Timeouts>) -> Self {
         let budget = Budget::new(namespaces.total_bytes());
-        Self { table, namespaces, budget, idle: IdleChannels::default(), timeouts }
+        let former = FormerLogs::new(namespaces.former_logs());
+        Self { table, namespaces, budget, idle: IdleChannels::default(), former, timeouts }
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -78,6 +82,11 @@ impl<S: Copy> LogRetention<S> {
                 return Err(reached);
             }
         }
+    }
+
+    /// Returns the epoch of a log to be created: its former one, if that is still known, or a new one.
+    pub(super) fn epoch_of(&self, name: &ChannelName, entropy: &Entropy) -> LogEpoch {
+        self.former.take(name.as_str()).unwrap_or_else(|| LogEpoch::random(entropy))
     }
 
     /// Evicts the idle channel that `take` selects, with its log. Returns false if `take` finds no channel.
@@ -178,6 +187,9 @@ impl<S: Copy> LogRetention<S> {
                 self.account_for(channel, &state, before);
             }
             let is_unused = state.is_unused();
+            if is_unused && !state.retired && !channel.name().is_direct() {
+                self.former.keep(channel.name().as_str(), channel.epoch(), state.log.bounds().last);
+            }
             state.retired |= is_unused;
             self.idle.update(channel, &mut state);
             if !is_unused {

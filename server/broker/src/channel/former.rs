@@ -1,0 +1,103 @@
+//! Positions of removed channels. A channel that is created again continues at its position, so that a client
+//! that has missed nothing is not told of a gap.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+
+use data_encoding::BASE64URL_NOPAD;
+use encke_base::locks::Mutex;
+
+use super::epoch::LogEpoch;
+
+/// The last positions of the channels that were removed most recently.
+#[derive(Debug)]
+pub(super) struct FormerLogs {
+    limit: usize,
+    hasher: RandomState,
+    logs: Mutex<Logs>,
+}
+
+#[derive(Debug, Default)]
+struct Logs {
+    /// Positions by the hash of the channel's name.
+    positions: HashMap<u64, Position>,
+    /// Hashes by number, oldest first.
+    by_age: BTreeMap<u64, u64>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Position {
+    number: u64,
+    epoch: [u8; 8],
+    last: u64,
+}
+
+impl FormerLogs {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, hasher: RandomState::new(), logs: Mutex::default() }
+    }
+
+    /// Keeps the position of a channel that is being removed. Epochs of other engines are not kept.
+    pub(super) fn keep(&self, name: &str, epoch: &str, last: u64) {
+        let decoded =
+            BASE64URL_NOPAD.decode(epoch.as_bytes()).ok().and_then(|id| <[u8; 8]>::try_from(id).ok());
+        let Some(epoch) = decoded.filter(|_| self.limit > 0) else { return };
+        let key = self.hasher.hash_one(name);
+        let logs = &mut *self.logs.lock();
+        let number = logs.next;
+        logs.next += 1;
+        if let Some(replaced) = logs.positions.insert(key, Position { number, epoch, last }) {
+            logs.by_age.remove(&replaced.number);
+        }
+        logs.by_age.insert(number, key);
+        if logs.by_age.len() > self.limit
+            && let Some((_, oldest)) = logs.by_age.pop_first()
+        {
+            logs.positions.remove(&oldest);
+        }
+    }
+
+    /// Returns the position at which a channel continues, if it is known.
+    pub(super) fn take(&self, name: &str) -> Option<LogEpoch> {
+        if self.limit == 0 {
+            return None;
+        }
+        let key = self.hasher.hash_one(name);
+        let Position { epoch, last, .. } = {
+            let logs = &mut *self.logs.lock();
+            let position = logs.positions.remove(&key)?;
+            logs.by_age.remove(&position.number);
+            position
+        };
+        Some(LogEpoch { last, ..LogEpoch::with_id(BASE64URL_NOPAD.encode(&epoch).into()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use encke_base::entropy::Entropy;
+
+    use super::super::epoch::new_epoch;
+    use super::*;
+
+    #[test]
+    fn the_latest_positions_are_kept() {
+        let former = FormerLogs::new(2);
+        let epochs: Vec<_> = (0..4).map(|_| new_epoch(&Entropy::system())).collect();
+        let take = |name: &str| former.take(name).map(|log| (log.id.to_string(), log.last));
+        former.keep("a", &epochs[0], 1);
+        former.keep("b", &epochs[1], 2);
+        former.keep("a", &epochs[2], 3);
+        former.keep("c", &epochs[3], 4);
+        assert_eq!(take("b"), None, "the oldest");
+        assert_eq!(take("a"), Some((epochs[2].clone(), 3)));
+        assert_eq!(take("a"), None, "the channel exists");
+        assert_eq!(take("c"), Some((epochs[3].clone(), 4)));
+        former.keep("a", "an epoch of Redis", 1);
+        former.keep("b", "0123456789!", 1);
+        assert!(take("a").is_none() && take("b").is_none());
+        let logs = former.logs.lock();
+        assert!(logs.positions.is_empty() && logs.by_age.is_empty());
+    }
+}
