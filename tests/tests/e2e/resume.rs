@@ -65,7 +65,7 @@ fn resume_after_the_window_opens_a_new_session_and_the_old_one_expires_once() {
 fn invalid_resume_token_opens_a_new_session() {
     let server = RunningServer::with(&[]);
     let unknown = "s_AAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA";
-    for token in [unknown, "", "x", ".", "s_.", "%00%ff", &"a".repeat(4_000)] {
+    for token in [unknown, "", "x", ".", "s_.", "%00%7f", &"a".repeat(4_000)] {
         assert!(!server.resume(token).hello.recovered, "{token}");
     }
     server.assert_healthy();
