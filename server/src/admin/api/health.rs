@@ -32,6 +32,8 @@ pub enum HealthStatus {
     Draining,
     /// Only from `/readyz`: the engine has been unreachable for two seconds.
     EngineDown,
+    /// Only from `/readyz`: the engine's memory is full, so it accepts no messages.
+    EngineFull,
 }
 
 impl HealthStatus {
@@ -44,7 +46,8 @@ impl HealthStatus {
             | Self::WorkersStalled
             | Self::PollerStalled
             | Self::Draining
-            | Self::EngineDown => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::EngineDown
+            | Self::EngineFull => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -69,8 +72,13 @@ pub(crate) fn ready(context: &Context) -> Reply {
     if context.stop.is_cancelled() {
         return HealthStatus::Draining.reply();
     }
-    if context.client.engine_health.as_ref().is_some_and(|engine| engine.is_down_for(ENGINE_DOWN_AFTER)) {
-        return HealthStatus::EngineDown.reply();
+    if let Some(engine) = &context.client.engine_health {
+        if engine.is_down_for(ENGINE_DOWN_AFTER) {
+            return HealthStatus::EngineDown.reply();
+        }
+        if engine.is_full() {
+            return HealthStatus::EngineFull.reply();
+        }
     }
     alive(context)
 }

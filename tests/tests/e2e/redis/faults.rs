@@ -140,3 +140,18 @@ fn a_reply_without_end_closes_the_connection() {
     assert!(line.contains("ERROR"), "{line}");
     until("the engine counts as down", || server.admin.get("/readyz").status == 503);
 }
+
+#[test]
+fn a_server_is_not_ready_while_redis_is_full() {
+    let redis = Redis::start();
+    let node = node(&redis);
+    let mut connection = redis.connect();
+    let mut limit = |bytes| exec(&mut connection, &["CONFIG", "SET", "maxmemory", bytes]);
+    let readiness = || node.admin.get("/readyz").json();
+    limit("1");
+    until("the server is not ready", || readiness() == json!({"status": "engine_full"}));
+    node.client().assert_refused(r#"{"id":1,"publish":{"channel":"news","data":1}}"#, "unavailable");
+    limit("0");
+    until("the server is ready", || readiness() == json!({"status": "ok"}));
+    assert_eq!(node.admin.publish("news", 1)["offset"], 1);
+}

@@ -24,6 +24,7 @@ use super::errors::{ConnectionError, EvictsKeys, check_reply, must_reconnect, wa
 use super::keys::RedisKeys;
 use super::message::{OpenedChannel, parse_offset};
 use super::presence::peers::Peers;
+use super::probe::RedisInfo;
 use super::settings::RedisSettings;
 use crate::channel::{
     ChannelGuard, ChannelName, Channels, HistoryMessage, HistoryPart, PublishId, Published, Subscriber,
@@ -77,6 +78,8 @@ pub struct RedisHealth {
     attempted: CancellationToken,
     /// Whether the last attempt found that Redis evicts keys.
     evicts: AtomicBool,
+    /// Whether Redis has no memory for messages.
+    is_full: AtomicBool,
 }
 
 impl RedisHealth {
@@ -84,6 +87,16 @@ impl RedisHealth {
     pub fn is_down_for(&self, long: Duration) -> bool {
         let now = self.timeouts.clock().now();
         self.down_since.lock().is_some_and(|since| now.since(since) >= long)
+    }
+
+    /// Whether Redis has no memory for messages and does not evict others, so that no publish succeeds.
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Records the reply to a probe.
+    pub(super) fn record_info(&self, info: &RedisInfo) {
+        self.is_full.store(info.is_full && !info.evicts, Ordering::Relaxed);
     }
 
     /// Waits until the first connection attempt has finished.
@@ -124,6 +137,7 @@ impl<S: Subscriber> RedisClient<S> {
                 down_since,
                 attempted: CancellationToken::new(),
                 evicts: AtomicBool::new(false),
+                is_full: AtomicBool::new(false),
             }),
             timeouts,
             entropy,

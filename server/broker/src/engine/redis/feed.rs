@@ -300,6 +300,7 @@ impl<S: Subscriber> FeedTask<S> {
         if !info.is_master {
             return Err(ConnectionError::Replica);
         }
+        self.client.health.record_info(&info);
         if *info.replication_id != *connected.connections.generation.read().replication_id {
             // This Redis was a replica for a while, and may have lost data.
             let key = self.client.keys.generation();

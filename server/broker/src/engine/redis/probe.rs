@@ -16,6 +16,8 @@ pub(super) struct RedisInfo {
     pub(super) replication_id: String,
     /// Whether Redis evicts keys when its memory is full.
     pub(super) evicts: bool,
+    /// Whether Redis has used all of the memory that it may use.
+    pub(super) is_full: bool,
 }
 
 impl RedisInfo {
@@ -29,10 +31,13 @@ impl RedisInfo {
         let value = |key: &str| {
             text.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_owned()))
         };
+        let bytes = |key| value(key).and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or_default();
+        let (used, max) = (bytes("used_memory"), bytes("maxmemory"));
         Some(Self {
             is_master: value("role")? == "master",
             replication_id: value("master_replid")?,
             evicts: value("maxmemory_policy").is_some_and(|policy| policy != "noeviction"),
+            is_full: max > 0 && used >= max,
         })
     }
 }
@@ -69,11 +74,19 @@ mod tests {
     #[test]
     fn info_is_parsed() {
         let info = RedisInfo::parse(
-            "# Memory\r\nmaxmemory_policy:noeviction\r\n# Replication\r\nrole:master\r\nmaster_replid:abc\r\nmaster_replid2:0\r\n",
+            "# Memory\r\nused_memory:7\r\nused_memory_rss:9\r\nmaxmemory:7\r\nmaxmemory_policy:noeviction\r\n# Replication\r\nrole:master\r\nmaster_replid:abc\r\nmaster_replid2:0\r\n",
         );
-        assert_eq!(info, Some(RedisInfo { is_master: true, replication_id: "abc".into(), evicts: false }));
-        let info = RedisInfo::parse("role:slave\nmaster_replid:abc\nmaxmemory_policy:allkeys-lru\n");
-        assert_eq!(info, Some(RedisInfo { is_master: false, replication_id: "abc".into(), evicts: true }));
+        assert_eq!(
+            info,
+            Some(RedisInfo { is_master: true, replication_id: "abc".into(), evicts: false, is_full: true })
+        );
+        let info = RedisInfo::parse(
+            "role:slave\nmaster_replid:abc\nused_memory:7\nmaxmemory:0\nmaxmemory_policy:allkeys-lru\n",
+        );
+        assert_eq!(
+            info,
+            Some(RedisInfo { is_master: false, replication_id: "abc".into(), evicts: true, is_full: false })
+        );
         assert_eq!(RedisInfo::parse("role:master"), None);
     }
 }
