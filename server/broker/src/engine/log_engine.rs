@@ -4,6 +4,7 @@ use std::sync::Arc;
 use encke_base::quota::QuotaOwner;
 use encke_base::trace::PublishTrace;
 use encke_core::Timestamp;
+use encke_core::dialect::Since;
 use encke_core::message::Content;
 use encke_core::session::outbox::LogBounds;
 
@@ -61,6 +62,17 @@ pub trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
         channel: &ChannelName,
         creator: &QuotaOwner,
     ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>>;
+
+    /// Like [`subscribe`](Self::subscribe), for a client that has received this message: the log has it, too,
+    /// unless it was lost.
+    fn subscribe_after(
+        &self,
+        channel: &ChannelName,
+        creator: &QuotaOwner,
+        _since: &Since<'_>,
+    ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>> {
+        self.subscribe(channel, creator)
+    }
 
     /// Returns a page of at most `limit` subscribers of a channel on all servers that share it. `cursor` is
     /// zero or the [end](Presence::next_cursor) of the previous page.

@@ -126,7 +126,11 @@ impl Subscriptions {
             Some(Err(error)) => return EngineResponse::Ready(Err(error)),
             None => return EngineResponse::Ready(Err(SubscribeError::Ended)),
         }
-        match self.logs.engine.subscribe(name, &creator()) {
+        let guard = match begin {
+            StartPosition::After(since) => self.logs.engine.subscribe_after(name, &creator(), since),
+            _ => self.logs.engine.subscribe(name, &creator()),
+        };
+        match guard {
             EngineResponse::Ready(guard) => EngineResponse::Ready(
                 guard
                     .map_err(SubscribeError::from)

@@ -1,14 +1,14 @@
 use std::time::{Duration, Instant};
 
-use encke_tests::RunningServer;
 use encke_tests::redis::Redis;
 use encke_tests::tokens::{SECRET, unix_ms};
 use encke_tests::waiting::until;
+use encke_tests::{RawClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::{
     assert_message, assert_not_opened, assert_unavailable, exec, keys_of_news, launch, launch_at, node,
-    query, subscribe_since,
+    query, subscribe_since, subscribers_with_three_messages,
 };
 
 /// Messages from the feed, from the log and by a pattern have the same user and time. A message without a
@@ -201,4 +201,26 @@ fn many_subscriptions_and_simultaneous_reminders() {
     assert_eq!(published, (0..REMINDERS).collect::<Vec<_>>());
     let metrics = server.admin.metrics();
     assert_eq!(metrics.value(r#"encke_reminders_due_total{outcome="published"}"#), REMINDERS as f64);
+}
+
+/// The client has received the messages from another server.
+#[test]
+fn a_server_that_lags_behind_redis_reads_before_it_answers() {
+    let redis = Redis::start();
+    let nodes = [node(&redis), node(&redis)];
+    let (_subscribers, epoch) = subscribers_with_three_messages(&nodes);
+    for round in 1..=20 {
+        let last = 3 + 10 * round;
+        let mut late = nodes[1].while_stopped(|| {
+            nodes[0].admin.publish_each("news", last - 9..=last);
+            let mut late = RawClient::connect(nodes[1].public);
+            late.request_upgrade("");
+            let since = json!({"epoch": epoch, "offset": last});
+            late.text(&json!({"id": 1, "subscribe": {"channel": "news", "since": since}}).to_string());
+            late
+        });
+        late.await_upgrade();
+        late.hello();
+        assert_eq!(late.object()["reply"]["ok"]["recovered"], true, "round {round}");
+    }
 }

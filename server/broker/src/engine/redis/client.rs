@@ -10,6 +10,7 @@ use encke_base::executor::Executor;
 use encke_base::locks::{Mutex, RwLock};
 use encke_base::quota::QuotaOwner;
 use encke_core::Timestamp;
+use encke_core::dialect::Since;
 use encke_core::message::Content;
 use encke_core::session::outbox::LogBounds;
 use encke_timeouts::Timeouts;
@@ -65,6 +66,8 @@ pub(super) struct RedisClient<S: Subscriber> {
 pub(super) struct SubscribeRequest<S: Subscriber> {
     pub(super) channel: ChannelName,
     pub(super) creator: QuotaOwner,
+    /// Whether the local log, if there is one, must be read again first.
+    pub(super) must_read: bool,
     pub(super) reply: oneshot::Sender<Result<ChannelGuard<S>, EngineError>>,
 }
 
@@ -252,21 +255,32 @@ impl<S: Subscriber> RedisClient<S> {
         )
     }
 
-    /// Returns a local log that is fed from Redis.
+    /// Returns a local log that is fed from Redis. It has the message `since`, unless Redis has lost it.
     pub(super) fn subscribe(
         &self,
         channel: &ChannelName,
         creator: &QuotaOwner,
+        since: Option<&Since<'_>>,
     ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>> {
         // A loaded local log of a channel in Redis is already being fed.
+        let mut must_read = false;
         if let Some(guard) = self.channels.acquire_loaded(channel.as_str()) {
-            return EngineResponse::Ready(Ok(guard));
+            // The client has received a message from another server that this one has yet to receive. An event
+            // stream without a position names an offset that no message has.
+            let log = guard.channel();
+            must_read = since.is_some_and(|since| {
+                since.epoch == log.epoch() && (log.last_offset() + 1..u64::MAX).contains(&since.offset)
+            });
+            if !must_read {
+                return EngineResponse::Ready(Ok(guard));
+            }
         }
         if self.connections.read().is_none() {
             return EngineResponse::Ready(Err(EngineError::Unavailable));
         }
         let (reply, replied) = oneshot::channel();
-        let request = SubscribeRequest { channel: channel.clone(), creator: creator.clone(), reply };
+        let (channel, creator) = (channel.clone(), creator.clone());
+        let request = SubscribeRequest { channel, creator, must_read, reply };
         if self.requests.try_send(request).is_err() {
             return EngineResponse::Ready(Err(EngineError::Overloaded));
         }

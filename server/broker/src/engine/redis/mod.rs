@@ -42,6 +42,7 @@ use encke_base::entropy::Entropy;
 use encke_base::executor::Executor;
 use encke_base::locks::Mutex;
 use encke_base::quota::QuotaOwner;
+use encke_core::dialect::Since;
 use encke_core::message::Content;
 use encke_timeouts::Timeouts;
 use tokio::sync::oneshot;
@@ -125,7 +126,16 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
         channel: &ChannelName,
         creator: &QuotaOwner,
     ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>> {
-        self.client.subscribe(channel, creator)
+        self.client.subscribe(channel, creator, None)
+    }
+
+    fn subscribe_after(
+        &self,
+        channel: &ChannelName,
+        creator: &QuotaOwner,
+        since: &Since<'_>,
+    ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>> {
+        self.client.subscribe(channel, creator, Some(since))
     }
 
     fn presence(

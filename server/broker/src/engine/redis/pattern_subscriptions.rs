@@ -74,7 +74,7 @@ impl<S: Subscriber> PatternSubscriptions<S> {
 
     /// Handles a request to subscribe to a pattern.
     pub(super) fn handle_request(&mut self, request: SubscribeRequest<S>, commands: &MultiplexedConnection) {
-        let SubscribeRequest { channel, creator, reply } = request;
+        let SubscribeRequest { channel, creator, reply, .. } = request;
         let pattern =
             self.subscriptions.entry(channel.clone()).or_insert_with(|| PatternSubscription::new(creator));
         pattern.waiters.retain(|waiter| !waiter.is_closed());

@@ -17,13 +17,13 @@ const MAX_OPENINGS: usize = 4;
 impl<S: Subscriber> FeedTask<S> {
     pub(super) fn handle_request(
         &mut self,
-        SubscribeRequest { channel, creator, reply }: SubscribeRequest<S>,
+        SubscribeRequest { channel, creator, must_read, reply }: SubscribeRequest<S>,
     ) {
         let subscription =
             self.subscriptions.entry(channel.clone()).or_insert_with(|| ChannelSubscription::new(creator));
         subscription.waiters.push(reply);
         subscription.waiters.retain(|waiter| !waiter.is_closed());
-        if subscription.guard.is_some() {
+        if subscription.guard.is_some() && !must_read {
             subscription.reply_to_all(None);
         } else {
             self.queue_opening(channel);
