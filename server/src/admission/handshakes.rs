@@ -54,9 +54,9 @@ struct Eviction {
 #[derive(Debug, PartialEq, Eq)]
 enum Room {
     Free,
-    /// When another socket closes, or defers its eviction.
+    /// Full until another socket closes or defers its eviction.
     AfterOther,
-    /// At this time.
+    /// Full; the next eviction is possible at this time.
     At(Timestamp),
 }
 
@@ -84,6 +84,7 @@ impl Handshakes {
     /// Waits until another handshake can begin, for a socket that was accepted. Only one task may wait at a
     /// time.
     pub(crate) async fn wait_for_slot(&self, timeouts: &Arc<Timeouts>) {
+        self.table.lock().note_descriptor();
         let mut sleep = None;
         poll_fn(move |task| {
             loop {
@@ -114,7 +115,7 @@ impl Handshakes {
             task: AtomicWaker::new(),
         });
         let mut table = self.table.lock();
-        let key = table.insert(address, &eviction, now);
+        let key = table.insert(address, &eviction);
         let excess = table.evict_excess(now);
         drop(table);
         excess.iter().for_each(|eviction| eviction.task.wake());
@@ -177,8 +178,8 @@ impl Handshake {
     /// Makes a socket that deferred its eviction a candidate again, because the server has read what the
     /// client had sent.
     pub(crate) fn end_deferral(&self) {
-        if self.eviction.is_deferred.swap(false, Ordering::Relaxed) {
-            self.handshakes.table.lock().add_candidate(self.key);
+        if self.eviction.is_deferred.load(Ordering::Relaxed) {
+            self.handshakes.table.lock().end_deferral(self.key);
             self.handshakes.waiting.wake();
         }
     }
@@ -186,10 +187,8 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        let is_awaited = self.handshakes.table.lock().remove(self.key);
-        if is_awaited {
-            self.handshakes.waiting.wake();
-        }
+        self.handshakes.table.lock().remove(self.key);
+        self.handshakes.waiting.wake();
     }
 }
 

@@ -147,7 +147,8 @@ impl<K: Eq + Hash> RateLimiters<K> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        next_at(self.buckets.lock().full_at.get(key).copied().unwrap_or_default())
+        let full_at = self.buckets.lock().full_at.get(key).copied().unwrap_or_default();
+        next_at(full_at.saturating_add(nanos_per_item(self.per_second)))
     }
 
     fn after_more<Q>(&self, buckets: &Buckets<K>, key: &Q, cost: u32, now: Timestamp) -> Option<u64>
@@ -166,8 +167,12 @@ fn next_at(full_at: u64) -> Timestamp {
     Timestamp::from_nanos(full_at).before(BURST).unwrap_or(Timestamp::from_nanos(0))
 }
 
+fn nanos_per_item(per_second: u32) -> u64 {
+    1_000_000_000_u64.checked_div(per_second.into()).unwrap_or_default()
+}
+
 fn after_more(full_at: u64, count: u64, per_second: u32, now: Timestamp) -> u64 {
-    let each = 1_000_000_000_u64.checked_div(per_second.into()).unwrap_or_default();
+    let each = nanos_per_item(per_second);
     full_at.max(now.as_nanos()).saturating_add(each.saturating_mul(count))
 }
 
@@ -248,6 +253,9 @@ mod tests {
         assert_eq!((burst("alice", 0), burst("bob", 0)), (10, 10));
         assert!(!users.has_room("alice", at(0)) && users.has_room("eve", at(0)));
         assert_eq!((burst("alice", 0), burst("alice", 501)), (0, 5));
+        let next = users.next_at("alice");
+        assert!(!users.has_room("alice", Timestamp::from_nanos(next.as_nanos() - 1)));
+        assert!(users.has_room("alice", next));
     }
 
     #[test]

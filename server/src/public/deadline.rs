@@ -14,8 +14,7 @@ use crate::admission::Handshake;
 use crate::http::proxies::BadProxyHeader;
 use crate::session::Arrival;
 
-/// Time limit for a client's next request, and the request's place in the order of arrival. The limit is
-/// `handshake_timeout`, or `keep_alive_timeout` until its first byte arrives on a connection that has been used
+/// Time limit and arrival number of a client's next request. The limit is `handshake_timeout`, or `keep_alive_timeout` until its first byte arrives on a connection that has been used
 /// before.
 pub(super) struct RequestTimeout {
     /// Start of the time limit in nanoseconds, on the server's clock.
@@ -23,6 +22,8 @@ pub(super) struct RequestTimeout {
     /// Whether the connection waits for the first byte of its next request.
     is_idle: AtomicBool,
     is_held: AtomicBool,
+    /// Whether the request is complete and the response is not: the client is not silent.
+    is_answering: AtomicBool,
     /// Whether the client has shown that it has a session.
     has_session: AtomicBool,
     /// Number of the request in the order of arrival. Connections are accepted in the order in which they were
@@ -38,6 +39,7 @@ impl RequestTimeout {
             start: AtomicU64::new(now.as_nanos()),
             is_idle: AtomicBool::new(false),
             is_held: AtomicBool::new(false),
+            is_answering: AtomicBool::new(false),
             has_session: AtomicBool::new(false),
             arrival: AtomicU32::new(context.arrivals.next().to_bits()),
         }
@@ -57,6 +59,13 @@ impl RequestTimeout {
     pub(super) fn renew(&self, context: &Context) {
         self.restart(context);
         self.has_session.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps the connection from being evicted until the guard is dropped. A client may have caused the work
+    /// only with a complete request.
+    pub(super) fn answering(&self) -> AnsweringGuard<'_> {
+        self.is_answering.store(true, Ordering::Relaxed);
+        AnsweringGuard(self)
     }
 
     /// Begins to wait for the next request, because the last one was answered.
@@ -87,6 +96,15 @@ impl RequestTimeout {
         let limit =
             if is_idle { context.client.settings.keep_alive_timeout } else { context.handshake_timeout };
         Timestamp::from_nanos(self.start.load(Ordering::Relaxed)) + limit
+    }
+}
+
+/// See [`RequestTimeout::answering`].
+pub(super) struct AnsweringGuard<'a>(&'a RequestTimeout);
+
+impl Drop for AnsweringGuard<'_> {
+    fn drop(&mut self) {
+        self.0.is_answering.store(false, Ordering::Relaxed);
     }
 }
 
@@ -132,10 +150,11 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
             return Poll::Ready(NotServed::Timeout);
         }
         if let Some(handshake) = self.handshake {
-            if self.is_reading {
+            let is_answering = self.timeout.is_answering.load(Ordering::Relaxed);
+            if self.is_reading && !is_answering {
                 handshake.end_deferral();
             }
-            if handshake.poll_evicted(task, || self.has_unread_bytes()).is_ready() {
+            if handshake.poll_evicted(task, || is_answering || self.has_unread_bytes()).is_ready() {
                 return Poll::Ready(self.context.eviction_reason());
             }
         }
@@ -182,7 +201,8 @@ impl NotServed {
             Self::Draining => tracing::debug!("connection closed: draining"),
             // Some proxies check the server in this way, so do not report it.
             Self::Proxy(BadProxyHeader::Empty) => {}
-            // A client with a session need not send another request.
+            // A client need not send another request.
+            Self::Timeout if timeout.is_idle.load(Ordering::Relaxed) => {}
             Self::Timeout | Self::ConnectionLost(_) | Self::Evicted | Self::NoDescriptor
                 if timeout.has_session.load(Ordering::Relaxed) => {}
             error => context.report_refusal(&error, address),

@@ -97,6 +97,7 @@ async fn commands(
     let limits = BodyLimits { max_bytes: services.settings.max_message, timeout: within };
     let body = read(body, limits, caller.address, services).await?;
     let source = CommandSource::request(caller.address);
+    let _answering = timeout.answering();
     let mut work = pin!(carry_out_all(&body, CommandContext { session, services, source }));
     // The time limit applies to the client's request. Calls to the backend or the engine may take longer,
     // which is no reason to close the connection.

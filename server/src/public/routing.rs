@@ -135,7 +135,10 @@ impl<'a> SessionlessConnection<'a> {
         let this = self.clone();
         Answer::Later(Box::pin(async move {
             let client = (&arrived.caller, arrived.request.headers());
-            let decision = this.context.client.authenticate(client, &wanted).await;
+            let decision = {
+                let _answering = this.timeout.answering();
+                this.context.client.authenticate(client, &wanted).await
+            };
             let caller = arrived.caller.with_decision(Some(decision));
             match this.route(Arrived { caller, ..arrived }) {
                 Answer::Now(outcome) => outcome,

@@ -161,7 +161,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SharedSocket<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with_socket(|socket| socket.poll_flush(context))
+        self.write(|socket, _| socket.poll_flush(context))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

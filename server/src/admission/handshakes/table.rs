@@ -87,6 +87,11 @@ impl HandshakeTable {
         self.limit < self.configured_limit
     }
 
+    /// Raises the limit, if it is reduced: a socket got a descriptor, so there may be one for the next, too.
+    pub(super) fn note_descriptor(&mut self) {
+        self.limit = self.configured_limit.min(self.limit.saturating_add(2));
+    }
+
     /// Returns whether another handshake can begin, and the sockets that are evicted for it.
     pub(super) fn room(&mut self, now: Timestamp) -> (Room, Vec<Arc<Eviction>>) {
         let mut evicted = Vec::new();
@@ -127,10 +132,7 @@ impl HandshakeTable {
         (eviction, self.closing > 0)
     }
 
-    pub(super) fn insert(&mut self, address: IpAddr, eviction: &Arc<Eviction>, now: Timestamp) -> usize {
-        self.end_wait(now);
-        // This socket got a descriptor, so there may be one for the next socket, too.
-        self.limit = self.configured_limit.min(self.limit.saturating_add(2));
+    pub(super) fn insert(&mut self, address: IpAddr, eviction: &Arc<Eviction>) -> usize {
         let key = self.sockets.insert(PendingSocket {
             address: network(address),
             number: self.next,
@@ -143,8 +145,7 @@ impl HandshakeTable {
         key
     }
 
-    /// Removes a socket. Returns whether another one is waiting for its slot.
-    pub(super) fn remove(&mut self, key: usize) -> bool {
+    pub(super) fn remove(&mut self, key: usize) {
         self.remove_candidate(key);
         let socket = self.sockets.remove(key);
         let was_evicted = socket.eviction.is_requested.load(Ordering::Relaxed);
@@ -161,7 +162,6 @@ impl HandshakeTable {
             self.waited = Duration::ZERO;
             self.limit = self.configured_limit;
         }
-        self.waiting_since.is_some()
     }
 
     pub(super) fn set_address(&mut self, key: usize, address: IpAddr) {
@@ -183,6 +183,13 @@ impl HandshakeTable {
         self.closing -= 1;
         self.evicted = self.evicted.saturating_sub(1);
         true
+    }
+
+    /// Makes a socket a candidate again, if its eviction is deferred.
+    pub(super) fn end_deferral(&mut self, key: usize) {
+        if self.sockets[key].eviction.is_deferred.swap(false, Ordering::Relaxed) {
+            self.add_candidate(key);
+        }
     }
 
     /// Evicts the oldest socket of this address, unless it was accepted only a moment ago.
@@ -250,7 +257,7 @@ impl HandshakeTable {
     }
 
     /// Adds a socket to the candidates, unless its eviction is requested or deferred.
-    pub(super) fn add_candidate(&mut self, key: usize) {
+    fn add_candidate(&mut self, key: usize) {
         let socket = &mut self.sockets[key];
         let eviction = &socket.eviction;
         if let Some(candidates) = &mut self.candidates

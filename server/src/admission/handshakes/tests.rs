@@ -152,6 +152,30 @@ fn a_crowd_from_many_addresses_delays_clients_for_at_most_a_second() {
     }
 }
 
+/// A connection that waits for its next poll counts as a handshake, too.
+#[test]
+fn a_socket_that_waits_is_woken_whatever_else_begins() {
+    let handshakes = new(2);
+    let mut both = vec![begin(&handshakes, address(1)), begin(&handshakes, address(1))];
+    let woken = Arc::new(CountWakes::default());
+    handshakes.waiting.register(&Waker::from(Arc::clone(&woken)));
+    assert_eq!(handshakes.room(at(1000)), Room::AfterOther);
+    let other = handshakes.begin(address(1), at(1000));
+    both.remove(0);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    drop(other);
+    assert_eq!(handshakes.room(at(1000)), Room::Free);
+}
+
+#[derive(Default)]
+struct CountWakes(std::sync::atomic::AtomicUsize);
+
+impl std::task::Wake for CountWakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_request_that_is_not_read_yet_defers_the_eviction() {
     let handshakes = new(2);
@@ -262,6 +286,8 @@ fn freed_descriptors_are_used() {
     let mut all: Vec<_> = (0..10).map(|_| begin(&handshakes, address(1))).collect();
     let _ = handshakes.free_descriptor(at(0));
     for _ in 0..20 {
+        // The limit grows by two for each socket that gets a descriptor.
+        handshakes.table.lock().note_descriptor();
         all.push(begin(&handshakes, address(1)));
     }
     assert!(all.iter().all(|one| !is_evicted(one)));

@@ -3,7 +3,9 @@ use std::sync::atomic::Ordering;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::DialectName;
-use encke_core::session::{Attach, ConnectionId, Input, Outputs, Phase, Session, StepContext};
+use encke_core::session::{
+    Attach, ConnectionId, ConnectionKind, Input, Outputs, Phase, Session, StepContext,
+};
 
 use super::attach_request::{AttachRefusal, AttachRequest, Attached};
 use super::sessions::Sessions;
@@ -17,8 +19,8 @@ impl Sessions {
     /// inherit the permit of the connection that it replaces, so a client can reconnect at the limit even if
     /// the server has not noticed yet that its old connection is lost.
     ///
-    /// A connection that has already ended, or whose request arrived before that of the session's connection,
-    /// does not take over a session. Its client may have aborted it and reconnected, and the newer connection
+    /// A connection that has already ended, or a poll that arrived before the session's connection, does not
+    /// take over a session. Its client may have aborted it and reconnected, and the newer connection
     /// may have been attached first; the late request must not take the session from the newer connection.
     /// That is why `has_ended` is checked while the session's lock is held.
     ///
@@ -117,7 +119,10 @@ impl Sessions {
                 Phase::Moved => return Err(AttachRefusal::Moved),
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
-            let is_late = || has_ended() || request.arrival.precedes(state.arrival);
+            // Other transports may use a connection long after it was opened, and their clients do not try
+            // again.
+            let is_poll = matches!(request.wanted.kind, ConnectionKind::Poll { .. });
+            let is_late = || has_ended() || is_poll && request.arrival.precedes(state.arrival);
             if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && is_late() {
                 return Err(AttachRefusal::AlreadyReconnected);
             }
@@ -231,7 +236,6 @@ impl Sessions {
 mod tests {
     use encke_base::entropy::Entropy;
     use encke_base::executor::NoTasks;
-    use encke_core::session::ConnectionKind;
     use encke_timeouts::Timeouts;
     use encke_timeouts::clock::Clock;
 
