@@ -12,8 +12,13 @@ use encke_core::dialect::{CommandError, SharedJson};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, ready};
 
-/// How long a reply is shared. In the meantime, its phases may be outdated, but not its list of subscribers.
+/// How long a reply is shared. In the meantime, its phases may be outdated, but not the list of this server's
+/// subscribers.
 const SHARED_FOR: Duration = Duration::from_millis(10);
+
+/// How long a request for which no reply has arrived is shared. A reply arrives only while a client waits for
+/// it.
+const PENDING_FOR: Duration = Duration::from_secs(1);
 
 /// Maximum number of replies that are kept. Replies beyond it are not shared.
 const MAX_REPLIES: usize = 16;
@@ -32,9 +37,10 @@ struct RecentReply {
 }
 
 impl RecentReply {
-    /// Whether no client can notice that the reply is shared. While it is pending, so are newer ones.
+    /// Whether the reply may still be shared.
     fn is_current(&self, now: Timestamp) -> bool {
-        self.reply.peek().is_none() || now.since(self.asked_at) < SHARED_FOR
+        let limit = if self.reply.peek().is_some() { SHARED_FOR } else { PENDING_FOR };
+        now.since(self.asked_at) < limit
     }
 }
 
@@ -125,6 +131,13 @@ mod tests {
             })
         };
         let both = [get(0), get(500)];
+        // No client waits for the reply.
+        let mut is_asked = false;
+        replies.get_or(&news(), 0, at(1_500), || {
+            is_asked = true;
+            EngineResponse::Ready(reply())
+        });
+        assert!(is_asked);
         answer.send(reply()).expect("the reply is awaited");
         for shared in both {
             assert_eq!(shared.into_future().now_or_never(), Some(reply()));
