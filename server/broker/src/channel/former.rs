@@ -1,5 +1,5 @@
 //! Positions of removed channels. A channel that is created again continues at its position, so that a client
-//! that has missed nothing is not told of a gap.
+//! that has missed nothing receives no gap.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -38,7 +38,7 @@ impl FormerLogs {
         Self { limit, hasher: RandomState::new(), logs: Mutex::default() }
     }
 
-    /// Keeps the position of a channel that is being removed. Epochs of other engines are not kept.
+    /// Keeps the position of a channel that is being removed, unless its epoch has an unknown format.
     pub(super) fn keep(&self, name: &str, epoch: &str, last: u64) {
         let decoded =
             BASE64URL_NOPAD.decode(epoch.as_bytes()).ok().and_then(|id| <[u8; 8]>::try_from(id).ok());
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(take("a"), Some((epochs[2].clone(), 3)));
         assert_eq!(take("a"), None, "the channel exists");
         assert_eq!(take("c"), Some((epochs[3].clone(), 4)));
-        former.keep("a", "an epoch of Redis", 1);
+        former.keep("a", "another format", 1);
         former.keep("b", "0123456789!", 1);
         assert!(take("a").is_none() && take("b").is_none());
         let logs = former.logs.lock();

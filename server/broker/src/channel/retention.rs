@@ -187,7 +187,12 @@ impl<S: Copy> LogRetention<S> {
                 self.account_for(channel, &state, before);
             }
             let is_unused = state.is_unused();
-            if is_unused && !state.retired && !channel.name().is_direct() {
+            // A pattern without a log misses messages, so it must not continue at its position.
+            if is_unused
+                && !channel.is_remote()
+                && !channel.name().is_direct()
+                && !channel.name().is_pattern()
+            {
                 self.former.keep(channel.name().as_str(), channel.epoch(), state.log.bounds().last);
             }
             state.retired |= is_unused;

@@ -32,12 +32,13 @@ impl RedisInfo {
             text.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_owned()))
         };
         let bytes = |key| value(key).and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or_default();
-        let (used, max) = (bytes("used_memory"), bytes("maxmemory"));
+        let used = bytes("used_memory").saturating_sub(bytes("mem_not_counted_for_evict"));
+        let max = bytes("maxmemory");
         Some(Self {
             is_master: value("role")? == "master",
             replication_id: value("master_replid")?,
             evicts: value("maxmemory_policy").is_some_and(|policy| policy != "noeviction"),
-            is_full: max > 0 && used >= max,
+            is_full: max > 0 && used > max,
         })
     }
 }
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn info_is_parsed() {
         let info = RedisInfo::parse(
-            "# Memory\r\nused_memory:7\r\nused_memory_rss:9\r\nmaxmemory:7\r\nmaxmemory_policy:noeviction\r\n# Replication\r\nrole:master\r\nmaster_replid:abc\r\nmaster_replid2:0\r\n",
+            "# Memory\r\nused_memory:9\r\nused_memory_rss:9\r\nmem_not_counted_for_evict:1\r\nmaxmemory:7\r\nmaxmemory_policy:noeviction\r\n# Replication\r\nrole:master\r\nmaster_replid:abc\r\nmaster_replid2:0\r\n",
         );
         assert_eq!(
             info,

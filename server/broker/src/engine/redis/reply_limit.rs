@@ -61,7 +61,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for LimitedReplies<S> {
     }
 }
 
-/// Measures replies. It follows only the lengths that RESP3 states; the crate `redis` rejects what is invalid.
+/// Measures replies by the lengths that RESP3 states. It accepts only lengths that every parser reads in the
+/// same way; otherwise, its measure could be another than that of the crate `redis`.
 #[derive(Debug)]
 struct ReplyMeter {
     limit: usize,
@@ -77,10 +78,47 @@ struct ReplyMeter {
 enum Part {
     /// First byte of a value.
     Kind,
-    /// Rest of a value's first line. Contains the value's kind and the number in the line.
-    Line(u8, usize),
+    /// Rest of the first line of a value of this kind.
+    Line(u8, Length),
     /// Contents of a string, with this many bytes left.
     Contents(usize),
+}
+
+/// Length in the first line of a value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Length {
+    number: usize,
+    digits: u32,
+    is_negative: bool,
+    /// Whether the line has other characters.
+    is_invalid: bool,
+    /// Whether the last character was CR, which ends the line together with LF.
+    is_ending: bool,
+}
+
+impl Length {
+    fn with(mut self, byte: u8) -> Self {
+        self.is_invalid |= self.is_ending;
+        match byte {
+            b'\r' => self.is_ending = true,
+            b'0'..=b'9' => {
+                self.number = self.number.saturating_mul(10).saturating_add(usize::from(byte - b'0'));
+                self.digits = self.digits.saturating_add(1);
+            }
+            b'-' if self.digits == 0 && !self.is_negative => self.is_negative = true,
+            _ => self.is_invalid = true,
+        }
+        self
+    }
+
+    /// Returns the length, or 0 for `-1`, which means that there is no value.
+    fn value(self, may_be_absent: bool) -> io::Result<Option<usize>> {
+        let is_absent = self.is_negative && self.number == 1 && self.digits == 1;
+        if self.is_invalid || self.digits == 0 || self.is_negative && !(is_absent && may_be_absent) {
+            return Err(io::Error::other("invalid length in a reply of Redis"));
+        }
+        Ok((!is_absent).then_some(self.number))
+    }
 }
 
 impl ReplyMeter {
@@ -93,16 +131,14 @@ impl ReplyMeter {
                     if self.values == 0 {
                         (self.bytes, self.values) = (0, 1);
                     }
-                    Part::Line(byte, 0)
+                    Part::Line(byte, Length::default())
                 }
-                Part::Line(kind, number) if byte == b'\n' => self.begin(kind, number)?,
-                Part::Line(kind, number) if byte.is_ascii_digit() => {
-                    let number = number.saturating_mul(10).saturating_add(usize::from(byte - b'0'));
-                    Part::Line(kind, number)
+                Part::Line(kind, length) if byte == b'\n' && length.is_ending => self.begin(kind, length)?,
+                // Text may contain a CR that does not end the line.
+                Part::Line(kind, length) if length.is_ending && byte != b'\r' => {
+                    Part::Line(kind, Length { is_ending: false, is_invalid: true, ..length })
                 }
-                // A negative length means that there is no value.
-                Part::Line(_, 0) if byte == b'-' => Part::Line(b'_', 0),
-                Part::Line(kind, number) => Part::Line(kind, number),
+                Part::Line(kind, length) => Part::Line(kind, length.with(byte)),
                 Part::Contents(left) => {
                     taken = left.min(rest.len() + 1);
                     if taken == left { Part::Kind } else { Part::Contents(left - taken) }
@@ -115,14 +151,17 @@ impl ReplyMeter {
         Ok(())
     }
 
-    /// Begins what follows the first line of a value.
-    fn begin(&mut self, kind: u8, number: usize) -> io::Result<Part> {
-        let (contents, values) = match kind {
-            b'$' | b'!' | b'=' => (Some(number.saturating_add(2)), 0),
-            b'*' | b'~' | b'>' => (None, number),
-            b'%' => (None, number.saturating_mul(2)),
-            b'|' => (None, number.saturating_mul(2).saturating_add(1)),
-            _ => (None, 0),
+    /// Handles the end of a value's first line.
+    fn begin(&mut self, kind: u8, length: Length) -> io::Result<Part> {
+        let may_be_absent = matches!(kind, b'$' | b'*' | b'~' | b'>');
+        let is_counted = matches!(kind, b'$' | b'!' | b'=' | b'*' | b'~' | b'>' | b'%' | b'|');
+        let length = if is_counted { length.value(may_be_absent)? } else { None };
+        let (contents, values) = match (kind, length) {
+            (_, None) => (None, 0),
+            (b'$' | b'!' | b'=', Some(bytes)) => (Some(bytes.saturating_add(2)), 0),
+            (b'*' | b'~' | b'>', Some(values)) => (None, values),
+            (b'%', Some(pairs)) => (None, pairs.saturating_mul(2)),
+            (_, Some(pairs)) => (None, pairs.saturating_mul(2).saturating_add(1)),
         };
         self.bytes = self.bytes.saturating_add(VALUE_BYTES);
         self.values = (self.values - 1).saturating_add(values);
