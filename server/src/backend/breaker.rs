@@ -11,7 +11,8 @@ const SUCCESS_HOLDS: Duration = Duration::from_secs(10);
 /// Number of owners whose requests must fail before requests of all clients are rejected: fewer may be the
 /// cause of the failures.
 const FAILING_OWNERS: usize = 3;
-/// Maximum number of failing callers that are remembered. As many also show that the backend is down.
+/// Maximum number of failing callers that are remembered. If this many have failed, the backend counts as
+/// down.
 const MAX_FAILING: usize = 16;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
@@ -36,8 +37,8 @@ struct OpenState {
     trial_at: Timestamp,
     /// Pause after the next failed trial.
     pause: Duration,
-    /// When a failing caller may send a request, in case there is no other caller. It is no trial: it neither
-    /// delays one nor lengthens the pause.
+    /// When a failing caller may send a request, in case there is no other caller. Such a request is not a trial:
+    /// it neither delays a trial nor lengthens the pause.
     retry_at: Timestamp,
     /// Whether the trial is in flight.
     is_trial_in_flight: bool,
@@ -53,8 +54,10 @@ impl Breaker {
     /// Admits a request unless the breaker is open for its caller.
     pub(super) fn admit(&mut self, caller: &HookCaller, now: Timestamp) -> Option<BreakerPass> {
         const ORDINARY: Option<BreakerPass> = Some(BreakerPass { is_trial: false });
-        let is_failing = self.failing.contains(caller);
         let is_general = self.is_general();
+        // Once all clients are affected, no other session of a failing client is a trial.
+        let is_failing = self.failing.contains(caller)
+            || is_general && self.failing.iter().any(|failing| failing.owner == caller.owner);
         let Some(open) = &mut self.open else { return ORDINARY };
         if is_failing {
             if now < open.retry_at {
@@ -214,7 +217,9 @@ mod tests {
             assert_eq!(breaker.admit(&anonymous(number), at(1)), ORDINARY, "{number}");
             breaker.record_failure(&anonymous(number), BreakerPass { is_trial: false }, at(1));
         }
-        assert_eq!([17, 18].map(|number| breaker.admit(&anonymous(number), at(1))), [TRIAL, None]);
+        let next = [17, 18].map(|number| breaker.admit(&anonymous(number), at(1_000)));
+        assert_eq!(next, [ORDINARY, None], "one retry, which is no trial");
+        assert_eq!(breaker.admit(&user(1), at(1_000)), TRIAL);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use encke_broker::channel::LogsWritten;
 use encke_timeouts::clock::UnixTime;
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordWriter, SESSION};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
@@ -45,7 +45,8 @@ impl ReservedFile {
         }
         let file = OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&unfinished)?;
         let reserved = Self { path: path.to_owned(), unfinished, file };
-        match fallocate(&reserved.file, FallocateFlags::empty(), 0, estimate(kept)) {
+        let bytes = estimate(kept);
+        match retry_on_intr(|| fallocate(&reserved.file, FallocateFlags::empty(), 0, bytes)) {
             // The file system cannot reserve space.
             Ok(()) | Err(Errno::OPNOTSUPP) => Ok(reserved),
             Err(error) => Err(error.into()),
