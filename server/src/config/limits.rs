@@ -63,6 +63,7 @@ pub struct Limits {
     pub frames_per_second: u32,
     /// Maximum number of commands per second of all sessions of a user; 0: no limit.
     pub user_commands_per_second: u32,
+    /// Maximum number of commands per second of all anonymous clients of an address.
     pub anonymous_commands_per_second_per_address: u32,
     /// Maximum number of invalid signatures per second from one address; 0: no limit.
     pub bad_signatures_per_second: u32,

@@ -73,11 +73,12 @@ fn idle_connections_outlive_the_time_limit_of_requests() {
 fn idle_connections_are_evicted_if_there_is_no_room() {
     const LIMIT: usize = 5;
     let server = RunningServer::with(&["limits.max_handshakes=5"]);
-    let connect = |_| PollClient::over(Dial::from("127.0.0.2").connect(server.public));
-    let mut idle: Vec<_> = (0..2 * LIMIT).map(connect).collect();
-    for client in &mut idle {
+    let connect = |_| {
+        let mut client = PollClient::over(Dial::from("127.0.0.2").connect(server.public));
         assert_eq!(client.get("channels=news").status, 200);
-    }
+        client
+    };
+    let mut idle: Vec<_> = (0..2 * LIMIT).map(connect).collect();
     let _clients: Vec<_> = (0..LIMIT).map(|_| RawClient::greeted(server.public, "")).collect();
     idle[..LIMIT].iter_mut().for_each(|client| _ = client.await_end());
     assert_eq!(server.admin.metrics().refusals("handshakes"), 0.0, "these clients had a session");

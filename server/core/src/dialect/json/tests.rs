@@ -65,7 +65,7 @@ fn server_messages_have_the_specified_bytes() {
         ),
         (
             ServerMessage::Reply(Reply { id: Some(6), outcome: ReplyOutcome::Ok(Cow::Owned(present)) }),
-            r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"session":"s_1","user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}],"users":[{"user":"alice","sessions":1,"connections":1}],"incomplete":["n_1"]}}}"#,
+            r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"session":"s_1","user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}],"users":[{"user":"alice","sessions":1,"connections":1}],"truncated":true,"incomplete":["n_1"]}}}"#,
         ),
         (
             ServerMessage::Gap(gap(Some(10), Some(35))),
