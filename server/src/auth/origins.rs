@@ -232,7 +232,6 @@ mod tests {
         for text in [
             "",
             "app.example",
-            "https://app.example/",
             "https://app.example/path",
             "https://*.app.example",
             "https://user@app.example",

@@ -204,7 +204,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(2);
 
     fn sample(ms: u64, acknowledged: u32) -> Sample {
-        Sample { at: Timestamp::from_nanos(ms * 1_000_000), acknowledged }
+        Sample { at: Timestamp::from_nanos((ms + 1) * 1_000_000), acknowledged }
     }
 
     /// Returns when the peer is found to be too slow, if it is. It must acknowledge 512 bytes in two seconds.
