@@ -198,7 +198,7 @@ impl Backend {
         let hook_name = <&str>::from(hook);
         if self.breaker(hook).lock().record_failure(caller, admitted, now) {
             self.metrics.set_circuit_open(hook.into(), true);
-            tracing::warn!(hook = hook_name, %problem, "backend is failing: circuit opened, and requests are denied until it recovers");
+            tracing::warn!(hook = hook_name, %problem, "backend is failing: the circuit breaker is open for the clients whose requests fail");
         } else {
             tracing::debug!(hook = hook_name, %problem, "backend request failed");
         }

@@ -9,7 +9,7 @@ use strum::EnumCount;
 
 use super::hook::{HookCaller, HookKind};
 
-/// Limits the number of requests in flight: in total, and so that no client uses up what others need.
+/// Limits the number of requests in flight: in total, for each hook and for each client.
 ///
 /// - Each hook has a reserved share of the total, which requests of other hooks cannot use.
 /// - For each hook, an owner may have as many requests in flight as remain free (dynamic thresholds, Choudhury
@@ -68,7 +68,7 @@ impl InFlight {
         }
         if let Some(session) = caller.session {
             let by_session = counts.by_session.get(&session).copied().unwrap_or_default();
-            // The owner can have half of what it has and what is free together.
+            // An owner's limit is the mean of its requests and the free slots.
             let free_of_owner = (free - by_owner).div_ceil(2);
             if by_session[index] >= free_of_owner || total(&by_session) >= self.max_per_session {
                 return None;

@@ -71,7 +71,7 @@ impl ReceivedSignals {
             exit.store(true, Ordering::Release);
             self.hurry.cancel();
         }
-        // If the channel is full, the receiver has yet to look.
+        // If the channel is full, the receiver has not woken up yet, and will see this signal, too.
         let _ = self.changed.0.try_send(());
     }
 

@@ -140,7 +140,8 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
         Self { timeout, context, handshake, stopped, at, sleep, descriptor, is_reading: false }
     }
 
-    /// Called when the first bytes are about to be read. From now on, the time limit is strict.
+    /// Called when the first bytes are about to be read. From now on, unread bytes extend the time limit only
+    /// between requests.
     pub(super) fn begin_reading(&mut self) {
         self.is_reading = true;
     }

@@ -9,8 +9,8 @@ pub(crate) struct Arrival(u32);
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals(AtomicU32);
 
-/// How many requests earlier a request can have arrived that is handled late. Numbers wrap around, so a
-/// request that is much older than the latest connection is in fact newer.
+/// How many requests earlier a request can have arrived that is handled late. Numbers wrap around: one
+/// that is further behind belongs to a newer request.
 const MAX_OVERTAKEN: u32 = 1 << 16;
 
 impl Arrivals {

@@ -73,7 +73,7 @@ impl ReservedFile {
 
 impl Drop for ReservedFile {
     fn drop(&mut self) {
-        // After the file was renamed, there is none with this name.
+        // After the rename, no file has this name.
         let _ = std::fs::remove_file(&self.unfinished);
     }
 }

@@ -23,7 +23,7 @@ const OWN_ADDRESS_DIVISOR: u32 = 10;
 const MAX_CLOSING: usize = 16;
 
 /// How often a socket may defer its eviction: for a PROXY header, and for both flights of a TLS client, the
-/// second of which brings the request. A client that sends one byte after the other gains no more time.
+/// second of which brings the request. A client that sends single bytes cannot defer again.
 const MAX_DEFERRALS: u8 = 3;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct HandshakeTable {
     /// Number of evicted sockets that have not closed yet.
     closing: usize,
     /// Number of sockets evicted since the table was last less than half full. Each eviction shortens the
-    /// grace period, so a crowd of silent sockets gains no time.
+    /// grace period, so a crowd of silent sockets cannot keep delaying new ones.
     evicted: usize,
     /// How long accepted sockets waited for a slot since then. The grace period is shorter by this time.
     waited: Duration,

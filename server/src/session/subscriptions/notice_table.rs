@@ -163,7 +163,7 @@ impl NoticeTable {
         self.queued -= usize::from(oldest.is_some());
     }
 
-    /// Permits tasks. Returns the channels that need one.
+    /// Allows tasks to run. Returns the channels that need one.
     pub(super) fn start(&mut self) -> Vec<ChannelName> {
         self.is_running = true;
         self.queues.keys().cloned().collect()

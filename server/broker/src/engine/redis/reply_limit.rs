@@ -1,4 +1,4 @@
-//! Limits the size of each reply and push of a Redis, which the crate `redis` reads into memory as a whole.
+//! Limits the size of each reply and push of Redis, which the crate `redis` reads into memory as a whole.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Limit for replies that do not contain a log.
 const BASE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Size of a log's entry without its message: names, times, and the values that they consist of.
+/// Size of a log's entry without its message: field names, times and the framing.
 const ENTRY_BYTES: usize = 16 * 1024;
 
 /// Memory for a value of a reply, in addition to its bytes.
@@ -68,7 +68,7 @@ struct ReplyMeter {
     limit: usize,
     /// Size of the current reply so far.
     bytes: usize,
-    /// Number of values that the current reply still lacks.
+    /// Number of values of the current reply that have not begun yet.
     values: usize,
     part: Part,
 }
