@@ -67,7 +67,7 @@ pub(super) async fn history(attacker: Rc<Attacker>, index: u32) {
 /// session may send commands, all at once.
 ///
 /// The attack costs 50 bytes per list. A server should charge for the list, not for the command, and let other
-/// sessions act between two commands.
+/// sessions act in between.
 pub(super) async fn presence(attacker: Rc<Attacker>, _: u32) {
     const CHANNEL: &str = "abuse-presence";
     let list = |id| format!(r#"{{"id":{id},"presence":{{"channel":"{CHANNEL}"}}}}"#);

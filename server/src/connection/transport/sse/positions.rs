@@ -91,7 +91,7 @@ impl ClientPositions {
         match (known.next(), known.next()) {
             (Some((_, since)), None) => StartPosition::After(since.clone()),
             (None, _) if !self.has_others => StartPosition::Newest(last),
-            // Two channels with the same key cannot be told apart.
+            // Two channels with the same key cannot be distinguished.
             _ => StartPosition::Unknown(last),
         }
     }

@@ -24,7 +24,7 @@ struct JoinLeaveModel {
     announced: BTreeMap<(&'static str, String), Announced>,
 }
 
-/// What was announced of a session on a channel: `+` for a join, `-` for a leave.
+/// Announcements of a session on a channel: `+` for a join, `-` for a leave.
 #[derive(Default)]
 struct Announced {
     signs: Vec<char>,
