@@ -187,8 +187,11 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.handshakes.table.lock().remove(self.key);
-        self.handshakes.waiting.wake();
+        // Do not wake the acceptor for nothing: it would look for another connection each time.
+        let is_awaited = self.handshakes.table.lock().remove(self.key);
+        if is_awaited {
+            self.handshakes.waiting.wake();
+        }
     }
 }
 

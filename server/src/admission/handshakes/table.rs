@@ -145,7 +145,8 @@ impl HandshakeTable {
         key
     }
 
-    pub(super) fn remove(&mut self, key: usize) {
+    /// Removes a socket. Returns whether another one is waiting for a slot.
+    pub(super) fn remove(&mut self, key: usize) -> bool {
         self.remove_candidate(key);
         let socket = self.sockets.remove(key);
         let was_evicted = socket.eviction.is_requested.load(Ordering::Relaxed);
@@ -162,6 +163,7 @@ impl HandshakeTable {
             self.waited = Duration::ZERO;
             self.limit = self.configured_limit;
         }
+        self.waiting_since.is_some()
     }
 
     pub(super) fn set_address(&mut self, key: usize, address: IpAddr) {
