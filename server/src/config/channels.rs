@@ -43,7 +43,7 @@ impl RawChannel {
             bytes: unless_zero(self.history_bytes.0),
             age: self.history_age.0,
             total_bytes: unless_zero(self.history_total_bytes.0),
-            former_logs: self.kept_positions,
+            kept_positions: self.kept_positions,
         };
         let namespaces = namespaces.iter().map(|namespace| namespace.resolve(&log)).collect();
         ChannelConfig { log, namespaces, name_bytes: self.name_bytes }
@@ -63,7 +63,7 @@ impl RawNamespace {
             bytes: self.history_bytes.map_or(default.bytes, |bytes| unless_zero(bytes.0)),
             age: self.history_age.map_or(default.age, |age| age.0),
             total_bytes: default.total_bytes,
-            former_logs: default.former_logs,
+            kept_positions: default.kept_positions,
         };
         let all = ChannelRules::with_limits(log);
         let rules = ChannelRules {

@@ -105,7 +105,7 @@ impl TestChannels {
 }
 
 const WIDE: LogLimits =
-    LogLimits { messages: 1000, bytes: 1 << 20, age: None, total_bytes: usize::MAX, former_logs: 0 };
+    LogLimits { messages: 1000, bytes: 1 << 20, age: None, total_bytes: usize::MAX, kept_positions: 0 };
 
 #[test]
 fn rate_is_derived_from_the_last_minute_of_the_log() {

@@ -26,7 +26,7 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 
 const LIMITS: LogLimits =
-    LogLimits { messages: 16, bytes: 1 << 20, age: None, total_bytes: usize::MAX, former_logs: 0 };
+    LogLimits { messages: 16, bytes: 1 << 20, age: None, total_bytes: usize::MAX, kept_positions: 0 };
 
 /// Timeout for events that must happen.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -14,7 +14,7 @@ pub struct LogLimits {
     /// Maximum size of all logs together in bytes; the same in all namespaces.
     pub total_bytes: usize,
     /// Maximum number of removed channels whose positions are kept; the same in all namespaces.
-    pub former_logs: usize,
+    pub kept_positions: usize,
 }
 
 /// Rules for the channels whose longest matching prefix is this one.
@@ -81,8 +81,8 @@ impl Namespaces {
     }
 
     /// Maximum number of removed channels whose positions are kept.
-    pub(super) fn former_logs(&self) -> usize {
-        self.default.log.former_logs
+    pub(super) fn kept_positions(&self) -> usize {
+        self.default.log.kept_positions
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_wins() {
-        let log = |messages| LogLimits { messages, bytes: 1, age: None, total_bytes: 1, former_logs: 0 };
+        let log = |messages| LogLimits { messages, bytes: 1, age: None, total_bytes: 1, kept_positions: 0 };
         let named = [("a", 1), ("a.b.", 2), ("a.b", 3), ("/x/", 4)].map(|(prefix, messages)| Namespace {
             prefix: prefix.to_owned(),
             rules: ChannelRules::with_limits(log(messages)),

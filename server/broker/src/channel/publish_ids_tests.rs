@@ -24,7 +24,7 @@ use super::*;
 
 const AGE: Duration = Duration::from_secs(300);
 const WIDE: LogLimits =
-    LogLimits { messages: 16, bytes: 1 << 20, age: Some(AGE), total_bytes: usize::MAX, former_logs: 0 };
+    LogLimits { messages: 16, bytes: 1 << 20, age: Some(AGE), total_bytes: usize::MAX, kept_positions: 0 };
 
 /// Subscriber type without instances, for channels without subscribers.
 #[derive(Clone, Copy, Debug)]

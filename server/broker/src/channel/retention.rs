@@ -10,8 +10,8 @@ use encke_timeouts::{ArmAction, RequestedDeadline, Timeouts};
 
 use super::budget::Budget;
 use super::epoch::LogEpoch;
-use super::former::FormerLogs;
 use super::idle::IdleChannels;
+use super::kept_positions::KeptPositions;
 use super::log::{ChannelLog, LogSize, SizeChange};
 use super::name::ChannelName;
 use super::namespaces::{LogLimits, Namespaces};
@@ -30,15 +30,15 @@ pub(super) struct LogRetention<S> {
     pub(super) namespaces: Arc<Namespaces>,
     budget: Budget<Channel<S>>,
     idle: IdleChannels,
-    former: FormerLogs,
+    positions: KeptPositions,
     pub(super) timeouts: Arc<Timeouts>,
 }
 
 impl<S: Copy> LogRetention<S> {
     pub(super) fn new(table: ChannelTable<S>, namespaces: Arc<Namespaces>, timeouts: Arc<Timeouts>) -> Self {
         let budget = Budget::new(namespaces.total_bytes());
-        let former = FormerLogs::new(namespaces.former_logs());
-        Self { table, namespaces, budget, idle: IdleChannels::default(), former, timeouts }
+        let positions = KeptPositions::new(namespaces.kept_positions());
+        Self { table, namespaces, budget, idle: IdleChannels::default(), positions, timeouts }
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -86,7 +86,7 @@ impl<S: Copy> LogRetention<S> {
 
     /// Returns the epoch of a log to be created: its former one, if that is still known, or a new one.
     pub(super) fn epoch_of(&self, name: &ChannelName, entropy: &Entropy) -> LogEpoch {
-        self.former.take(name.as_str()).unwrap_or_else(|| LogEpoch::random(entropy))
+        self.positions.take(name.as_str()).unwrap_or_else(|| LogEpoch::random(entropy))
     }
 
     /// Evicts the idle channel that `take` selects, with its log. Returns false if `take` finds no channel.
@@ -193,7 +193,7 @@ impl<S: Copy> LogRetention<S> {
                 && !channel.name().is_direct()
                 && !channel.name().is_pattern()
             {
-                self.former.keep(channel.name().as_str(), channel.epoch(), state.log.bounds().last);
+                self.positions.keep(channel.name().as_str(), channel.epoch(), state.log.bounds().last);
             }
             state.retired |= is_unused;
             self.idle.update(channel, &mut state);

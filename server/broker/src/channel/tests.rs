@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::*;
 
 const WIDE: LogLimits =
-    LogLimits { messages: 1000, bytes: 1 << 20, age: None, total_bytes: usize::MAX, former_logs: 0 };
+    LogLimits { messages: 1000, bytes: 1 << 20, age: None, total_bytes: usize::MAX, kept_positions: 0 };
 
 /// Subscriber type without instances, for channels without subscribers.
 #[derive(Clone, Copy, Debug)]

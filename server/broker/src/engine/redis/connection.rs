@@ -29,8 +29,9 @@ pub(super) struct RedisConnection {
 }
 
 impl RedisConnection {
-    /// Connects and logs in. A reply longer than `max_reply_bytes` closes the connection. Messages that Redis pushes go to `pushes`. Cancelling `closed` closes the
-    /// connection; if the connection closes for another reason, `closed` is cancelled.
+    /// Connects and logs in. A reply longer than `max_reply_bytes` closes the connection. Messages that Redis
+    /// pushes go to `pushes`. Cancelling `closed` closes the connection; if the connection closes for another
+    /// reason, `closed` is cancelled.
     pub(super) async fn open(
         address: &RedisAddress,
         tls: Option<&RedisTls>,
@@ -43,25 +44,21 @@ impl RedisConnection {
         match address {
             RedisAddress::Tcp(host, port) => {
                 let stream = tcp(host, *port).await?;
-                Self::handshake(LimitedReplies::new(stream, max_reply_bytes), who, closed, pushes, executor)
-                    .await
+                Self::handshake(stream, who, max_reply_bytes, closed, pushes, executor).await
             }
             RedisAddress::Tls(host, port) => {
                 let tls = tls.ok_or_else(|| unexpected("TLS settings are missing"))?;
                 let stream = tls.connect(host, tcp(host, *port).await?).await?;
-                Self::handshake(LimitedReplies::new(stream, max_reply_bytes), who, closed, pushes, executor)
-                    .await
+                Self::handshake(stream, who, max_reply_bytes, closed, pushes, executor).await
             }
             RedisAddress::Unix(path) => {
                 let stream = UnixStream::connect(path).await?;
-                Self::handshake(LimitedReplies::new(stream, max_reply_bytes), who, closed, pushes, executor)
-                    .await
+                Self::handshake(stream, who, max_reply_bytes, closed, pushes, executor).await
             }
             #[cfg(feature = "simulation")]
             RedisAddress::Simulated(redis) => {
                 let stream = redis.connect()?;
-                Self::handshake(LimitedReplies::new(stream, max_reply_bytes), who, closed, pushes, executor)
-                    .await
+                Self::handshake(stream, who, max_reply_bytes, closed, pushes, executor).await
             }
         }
     }
@@ -69,10 +66,12 @@ impl RedisConnection {
     async fn handshake(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         who: &RedisConnectionInfo,
+        max_reply_bytes: usize,
         closed: CancellationToken,
         pushes: impl AsyncPushSender,
         executor: &Arc<dyn Executor>,
     ) -> Result<Self, RedisError> {
+        let stream = LimitedReplies::new(stream, max_reply_bytes);
         // The crate's own timeouts would use tokio's timers, which the server does not run.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)

@@ -11,7 +11,7 @@ use super::epoch::LogEpoch;
 
 /// The last positions of the channels that were removed most recently.
 #[derive(Debug)]
-pub(super) struct FormerLogs {
+pub(super) struct KeptPositions {
     limit: usize,
     hasher: RandomState,
     logs: Mutex<Logs>,
@@ -33,7 +33,7 @@ struct Position {
     last: u64,
 }
 
-impl FormerLogs {
+impl KeptPositions {
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, hasher: RandomState::new(), logs: Mutex::default() }
     }
@@ -83,21 +83,21 @@ mod tests {
 
     #[test]
     fn the_latest_positions_are_kept() {
-        let former = FormerLogs::new(2);
+        let positions = KeptPositions::new(2);
         let epochs: Vec<_> = (0..4).map(|_| new_epoch(&Entropy::system())).collect();
-        let take = |name: &str| former.take(name).map(|log| (log.id.to_string(), log.last));
-        former.keep("a", &epochs[0], 1);
-        former.keep("b", &epochs[1], 2);
-        former.keep("a", &epochs[2], 3);
-        former.keep("c", &epochs[3], 4);
+        let take = |name: &str| positions.take(name).map(|log| (log.id.to_string(), log.last));
+        positions.keep("a", &epochs[0], 1);
+        positions.keep("b", &epochs[1], 2);
+        positions.keep("a", &epochs[2], 3);
+        positions.keep("c", &epochs[3], 4);
         assert_eq!(take("b"), None, "the oldest");
         assert_eq!(take("a"), Some((epochs[2].clone(), 3)));
         assert_eq!(take("a"), None, "the channel exists");
         assert_eq!(take("c"), Some((epochs[3].clone(), 4)));
-        former.keep("a", "another format", 1);
-        former.keep("b", "0123456789!", 1);
+        positions.keep("a", "another format", 1);
+        positions.keep("b", "0123456789!", 1);
         assert!(take("a").is_none() && take("b").is_none());
-        let logs = former.logs.lock();
+        let logs = positions.logs.lock();
         assert!(logs.positions.is_empty() && logs.by_age.is_empty());
     }
 }
