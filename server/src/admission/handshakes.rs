@@ -155,28 +155,24 @@ impl Handshake {
         self.handshakes.table.lock().set_address(self.key, address);
     }
 
-    /// Ready when the socket must be closed in favour of another. `has_unread_bytes` is whether its client has
-    /// sent something that the server has not read yet: such a client is not silent, and the socket is not
-    /// considered again until [`Self::end_deferral`].
-    pub(crate) fn poll_evicted(
-        &self,
-        task: &mut Context<'_>,
-        has_unread_bytes: impl Fn() -> bool,
-    ) -> Poll<()> {
+    /// Ready when the socket must be closed in favour of another. `is_active` is whether its client waits for
+    /// the server, which has not read what the client has sent, or not answered it: such a client is not silent,
+    /// and the socket is not considered again until [`Self::end_deferral`].
+    pub(crate) fn poll_evicted(&self, task: &mut Context<'_>, is_active: impl Fn() -> bool) -> Poll<()> {
         loop {
             self.eviction.task.register(task.waker());
             if !self.eviction.is_requested.load(Ordering::Acquire) {
                 return Poll::Pending;
             }
-            if !has_unread_bytes() || !self.handshakes.table.lock().defer(self.key) {
+            if !is_active() || !self.handshakes.table.lock().defer(self.key) {
                 return Poll::Ready(());
             }
             self.handshakes.waiting.wake();
         }
     }
 
-    /// Makes a socket that deferred its eviction a candidate again, because the server has read what the
-    /// client had sent.
+    /// Makes a socket that deferred its eviction a candidate again, because its client no longer waits for the
+    /// server.
     pub(crate) fn end_deferral(&self) {
         if self.eviction.is_deferred.load(Ordering::Relaxed) {
             self.handshakes.table.lock().end_deferral(self.key);

@@ -10,6 +10,7 @@ use encke_timeouts::Sleep;
 use tokio_util::sync::WaitForCancellationFuture;
 
 use super::context::{Context, NotServed};
+use super::shared_socket::SocketProgress;
 use crate::admission::Handshake;
 use crate::http::proxies::BadProxyHeader;
 use crate::session::Arrival;
@@ -82,9 +83,13 @@ impl RequestTimeout {
         }
     }
 
-    /// Notes whether the client has yet to read the response, in which case the shorter limit applies.
-    pub(super) fn set_held(&self, is_held: bool) {
-        self.is_held.store(is_held, Ordering::Relaxed);
+    /// Notes what hyper has read and written. While the client has yet to read the response, the shorter limit
+    /// applies.
+    pub(super) fn note_progress(&self, progress: SocketProgress, context: &Context) {
+        if progress.has_received {
+            self.request_arrives(context);
+        }
+        self.is_held.store(progress.is_held, Ordering::Relaxed);
     }
 
     fn restart(&self, context: &Context) {
@@ -116,7 +121,7 @@ impl Drop for AnsweringGuard<'_> {
 pub(super) struct ConnectionDeadline<'a, 'c> {
     timeout: &'a RequestTimeout,
     context: &'a Context,
-    handshake: Option<&'a Handshake>,
+    handshake: &'a Handshake,
     stopped: Pin<&'a mut WaitForCancellationFuture<'c>>,
     at: Timestamp,
     sleep: Sleep,
@@ -129,7 +134,7 @@ pub(super) struct ConnectionDeadline<'a, 'c> {
 impl<'a, 'c> ConnectionDeadline<'a, 'c> {
     pub(super) fn new(
         timeout: &'a RequestTimeout,
-        handshake: Option<&'a Handshake>,
+        handshake: &'a Handshake,
         descriptor: Option<RawFd>,
         stopped: Pin<&'a mut WaitForCancellationFuture<'c>>,
         context: &'a Context,
@@ -150,14 +155,12 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
         if self.poll_timeout(task).is_ready() {
             return Poll::Ready(NotServed::Timeout);
         }
-        if let Some(handshake) = self.handshake {
-            let is_answering = self.timeout.is_answering.load(Ordering::Relaxed);
-            if self.is_reading && !is_answering {
-                handshake.end_deferral();
-            }
-            if handshake.poll_evicted(task, || is_answering || self.has_unread_bytes()).is_ready() {
-                return Poll::Ready(self.context.eviction_reason());
-            }
+        let is_answering = self.timeout.is_answering.load(Ordering::Relaxed);
+        if self.is_reading && !is_answering {
+            self.handshake.end_deferral();
+        }
+        if self.handshake.poll_evicted(task, || is_answering || self.has_unread_bytes()).is_ready() {
+            return Poll::Ready(self.context.eviction_reason());
         }
         self.stopped.as_mut().poll(task).map(|()| NotServed::Draining)
     }

@@ -31,7 +31,7 @@ pub(super) fn spawn(
         let mut arrival = SessionlessConnection {
             context: &context,
             address: peer,
-            handshake: Some(&handshake),
+            handshake: &handshake,
             open_connection,
             timeout: &timeout,
         };
@@ -125,7 +125,7 @@ fn serve(mut next: Box<NextPoll>, mut is_new: bool) -> impl Future<Output = ()> 
             let mut arrival = SessionlessConnection {
                 context: &context,
                 address,
-                handshake: Some(&waiting.1),
+                handshake: &waiting.1,
                 open_connection: open_connection.clone(),
                 timeout: &waiting.0,
             };

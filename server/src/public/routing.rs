@@ -38,8 +38,7 @@ pub(super) struct SessionlessConnection<'a> {
     pub(super) context: &'a Arc<Context>,
     /// Address of the client. Behind a proxy, the proxy's address until the client's is known.
     pub(super) address: IpAddr,
-    /// Set until the client has shown that it has a session.
-    pub(super) handshake: Option<&'a Handshake>,
+    pub(super) handshake: &'a Handshake,
     pub(super) open_connection: OpenConnection,
     pub(super) timeout: &'a RequestTimeout,
 }
@@ -201,10 +200,8 @@ impl<'a> SessionlessConnection<'a> {
             self.context.permit(client).map(|permit| self.context.connections.enter(permit))
         };
         // After the permit, for which this connection must not be evicted.
-        if let Some(handshake) = self.handshake
-            && self.context.proxies.forwarded.is_some()
-        {
-            handshake.set_address(client);
+        if self.context.proxies.forwarded.is_some() {
+            self.handshake.set_address(client);
         }
         entry
     }

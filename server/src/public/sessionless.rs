@@ -18,12 +18,13 @@ use tokio::task::yield_now;
 use super::context::{Context, NotServed};
 use super::deadline::{ConnectionDeadline, serve_until};
 use super::routing::{Answer, RequestOutcome, SessionlessConnection, SocketTakeover};
-use super::shared_socket::{SharedSocket, SocketProgress};
+use super::shared_socket::SharedSocket;
 use crate::admission::OpenConnection;
+use crate::client::Services;
 use crate::connection::transport::poll::UnconfirmedAnswer;
 use crate::connection::{self, Socket, TcpSocket};
 use crate::http::proxies::read_source;
-use crate::http::{MAX_HEAD_BYTES, add_common_headers, keeps_alive};
+use crate::http::{MAX_HEAD_BYTES, Reply, add_common_headers, keeps_alive};
 
 /// A socket on which requests may arrive.
 pub(super) enum IncomingSocket {
@@ -150,8 +151,7 @@ impl SessionlessConnection<'_> {
         let (takeover, has_next_request) = (<Mutex<_>>::new(None), AtomicBool::new(false));
         let service = service_fn(|request: Request<Incoming>| {
             this.timeout.request_arrives(this.context);
-            let keep_alive = keeps_alive(request.version(), request.headers());
-            let keep_alive = keep_alive.then_some(this.context.client.settings.keep_alive_timeout);
+            let keeps_alive = keeps_alive(request.version(), request.headers());
             // Record the takeover immediately. If hyper finds that the client has disconnected, it may drop
             // the future below without polling it, and the session would never learn of the disconnect.
             let note = |by, entry| *takeover.lock() = Some((by, entry));
@@ -167,7 +167,7 @@ impl SessionlessConnection<'_> {
             let peer = &peer;
             async move {
                 let Some(reply) = reply else { return pending().await };
-                let mut reply = match reply.await {
+                let reply = match reply.await {
                     RequestOutcome::Reply(reply) => reply,
                     RequestOutcome::Taken(by, entry) => {
                         note(by, entry);
@@ -178,10 +178,8 @@ impl SessionlessConnection<'_> {
                 if !is_first {
                     yield_now().await;
                 }
-                add_common_headers(&mut reply, this.context.client.timeouts.clock().unix_now(), keep_alive);
-                this.timeout.await_request(this.context);
                 peer.take_progress();
-                Ok::<_, Infallible>(reply)
+                Ok::<_, Infallible>(this.finish(reply, keeps_alive))
             }
         });
         let mut connection = http1::Builder::new()
@@ -199,11 +197,7 @@ impl SessionlessConnection<'_> {
         });
         let takeover = poll_fn(|context| {
             let ended = Pin::new(&mut connection).poll(context);
-            let SocketProgress { has_received, is_held } = peer.take_progress();
-            if has_received {
-                this.timeout.request_arrives(this.context);
-            }
-            this.timeout.set_held(is_held);
+            this.timeout.note_progress(peer.take_progress(), this.context);
             match takeover.lock().take() {
                 Some(takeover) => Poll::Ready(Ok(Some(takeover))),
                 None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),
@@ -215,6 +209,15 @@ impl SessionlessConnection<'_> {
         Ok(Some(TakenSocket { socket, read_already, takeover, client_entry }))
     }
 
+    /// Completes a response. After it, the next request is awaited.
+    fn finish(&self, mut reply: Reply, keeps_alive: bool) -> Reply {
+        let Services { settings, timeouts, .. } = &*self.context.client;
+        let keep_alive = keeps_alive.then_some(settings.keep_alive_timeout);
+        add_common_headers(&mut reply, timeouts.clock().unix_now(), keep_alive);
+        self.timeout.await_request(self.context);
+        reply
+    }
+
     /// Handles everything before HTTP: the PROXY header and the TLS handshake.
     async fn accept(&mut self, socket: TcpStream) -> Result<TcpSocket, NotServed> {
         if self.context.proxies.proxy_protocol
@@ -223,9 +226,7 @@ impl SessionlessConnection<'_> {
             self.address = client;
             // Before the address is set: this connection must not be evicted for its own permit.
             self.open_connection = self.context.connections.enter(self.context.permit(client)?);
-            if let Some(handshake) = self.handshake {
-                handshake.set_address(client);
-            }
+            self.handshake.set_address(client);
         }
         connection::accept(socket, self.context.tls.as_deref()).await.map_err(NotServed::Tls)
     }

@@ -27,10 +27,10 @@ fn is_evicted(handshake: &Handshake) -> bool {
     handshake.eviction.is_requested.load(Ordering::Relaxed)
 }
 
-/// Asks the socket to close if it must. `has_unread_bytes` as in [`Handshake::poll_evicted`].
-fn closes(handshake: &Handshake, has_unread_bytes: bool) -> bool {
+/// Asks the socket to close if it must. `is_active` as in [`Handshake::poll_evicted`].
+fn closes(handshake: &Handshake, is_active: bool) -> bool {
     let task = &mut Context::from_waker(Waker::noop());
-    handshake.poll_evicted(task, || has_unread_bytes).is_ready()
+    handshake.poll_evicted(task, || is_active).is_ready()
 }
 
 /// Waits for a slot as long as only time brings one, and closes evicted sockets. Returns when there is a slot.
@@ -186,7 +186,7 @@ fn a_request_that_is_not_read_yet_defers_the_eviction() {
     assert!(closes(&both[1], false), "no request has arrived");
     both.pop();
     assert_eq!(handshakes.room(at(1000)), Room::Free);
-    // What it had sent is read, and is not a request.
+    // The server has read the bytes, which are not a request.
     both[0].end_deferral();
     both.push(handshakes.begin(address(2), at(1000)));
     assert_eq!(slot_at(&handshakes, &mut both, at(1000)), at(1000));

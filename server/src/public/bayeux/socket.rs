@@ -154,7 +154,7 @@ async fn bind_session<S: Socket>(
     let bound = {
         let timeout = RequestTimeout::new(&context);
         let stopped = pin!(context.stop.cancelled());
-        let mut end = ConnectionDeadline::new(&timeout, Some(&handshake), descriptor, stopped, &context);
+        let mut end = ConnectionDeadline::new(&timeout, &handshake, descriptor, stopped, &context);
         end.begin_reading();
         let bound = pin!(read_until_session(&mut waiting, first_text, &upgrade.requester, &context));
         serve_until(bound, &mut end).await.unwrap_or_else(|end| {
