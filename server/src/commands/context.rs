@@ -1,4 +1,3 @@
-use encke_base::quota::QuotaOwner;
 use encke_broker::channel::ChannelName;
 use encke_core::dialect::CommandError;
 use futures_util::FutureExt;
@@ -75,8 +74,7 @@ impl CommandContext<'_> {
         let backend = self.services.access.backend_for(hook)?;
         let (id, identity) = (self.session.id(), self.session.identity());
         let request = HookRequest { session: Some(id.to_string()), user: identity.user(), ..request() };
-        let owner = QuotaOwner::new(identity.shared_user(), self.source.address());
-        let caller = HookCaller { owner, session: Some(id.number()) };
+        let caller = HookCaller { owner: self.session.quota_owner(self.source), session: Some(id.number()) };
         let answer = backend.call::<HookResponse>(hook, caller, &request);
         Some(answer.map(|answer| answer.map_err(CommandError::from)).boxed())
     }

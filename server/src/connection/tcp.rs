@@ -1,14 +1,12 @@
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use encke_base::parking::AnyPoller;
 use encke_base::tls::Tls;
-use encke_sys::Unacknowledged;
+use encke_sys::{Unacknowledged, has_unread_bytes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -66,10 +64,6 @@ fn kernel_socket(socket: &TcpSocket) -> &TcpStream {
     }
 }
 
-fn holds_bytes(socket: SockRef<'_>) -> bool {
-    matches!(socket.peek(&mut [MaybeUninit::uninit()]), Ok(1..))
-}
-
 impl Socket for TcpSocket {
     type Parked = std::net::TcpStream;
 
@@ -82,7 +76,7 @@ impl Socket for TcpSocket {
     }
 
     fn has_unread_bytes(&self) -> bool {
-        holds_bytes(SockRef::from(kernel_socket(self)))
+        has_unread_bytes(kernel_socket(self).as_raw_fd())
     }
 
     fn is_writable(&self) -> bool {
@@ -130,7 +124,7 @@ impl Socket for TcpSocket {
 
 impl ParkedSocket for std::net::TcpStream {
     fn has_unread_bytes(&self) -> bool {
-        holds_bytes(SockRef::from(self))
+        has_unread_bytes(self.as_raw_fd())
     }
 
     fn unacknowledged(&self) -> io::Result<Unacknowledged> {
