@@ -22,7 +22,7 @@ impl Sessions {
     /// A connection that has already ended, or a poll that arrived before the session's connection, does not
     /// take over a session. Its client may have aborted it and reconnected, and the newer connection
     /// may have been attached first; the late request must not take the session from the newer connection.
-    /// That is why `has_ended` is checked while the session's lock is held.
+    /// `has_ended` is called while the session's lock is held, so that no other connection is attached meanwhile.
     ///
     /// # Errors
     /// Returns an [`AttachRefusal`] if the connection is not given a session.

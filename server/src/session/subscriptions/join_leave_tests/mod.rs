@@ -277,9 +277,7 @@ fn a_session_that_joins_repeatedly_is_announced_once_a_second() {
             world.unsubscribe(&session, "/a/x");
         }
         expected.extend([line('+', &session), line('-', &session)]);
-        world.tasks.poll_all();
-        world.tasks.poll_all();
-        world.tasks.poll_all();
+        (0..3).for_each(|_| world.tasks.poll_all());
         assert_eq!(world.notices("/a/x"), expected);
         if stays {
             assert!(world.subscribe(&session, "/a/x"));
