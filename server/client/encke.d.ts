@@ -102,8 +102,9 @@ export interface Message<T = any> {
   offset: number;
   /** Undefined if `joined` or `left` is set. */
   data: T;
-  /** Pattern by which the message was delivered. If it is set, so is `epoch`, the epoch of the channel. */
+  /** Pattern by which the message was delivered. */
   pattern?: { name: string } & Position;
+  /** Epoch of the channel. Set if `pattern` is, or if the channel's epoch has changed. */
   epoch?: string;
   user?: string;
   at_ms?: number;

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct Message<'a> {
     /// Name of the channel.
     pub channel: &'a str,
-    /// Epoch of the channel's log. Offsets of different epochs are not comparable.
-    pub epoch: &'a str,
+    /// Epoch of the channel's log, if subscribers may know the log by an earlier epoch. The message then names
+    /// it.
+    pub epoch: Option<&'a str>,
     /// Number of the message in the log.
     pub offset: u64,
     /// Time of publication in milliseconds since the Unix epoch; `None` if subscribers do not receive it.

@@ -146,7 +146,7 @@ fn check_event(channel: &str, data: &str) {
     let user = json!(channel).to_string();
     let content = Content { user: Some(channel.into()), ..data.clone().into() };
     let (at_ms, content) = (Some(u64::MAX), &content);
-    let encoded = EncodedMessage::new(&Message { channel, epoch: "e", offset: 1, at_ms, content });
+    let encoded = EncodedMessage::new(&Message { channel, epoch: None, offset: 1, at_ms, content });
     let stamp = encoded.stamp();
     assert_eq!((stamp.user.map(JsonString::as_json), stamp.at_ms), (Some(&*user), at_ms));
     let mut text = Vec::new();

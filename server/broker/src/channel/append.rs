@@ -143,7 +143,7 @@ impl<S: Subscriber> LogAppender<S> {
         }
         // Encode while holding the lock, because the encoded message contains the offset.
         let offset = own.state.log.next_offset();
-        let (name, epoch) = (channel.name(), channel.epoch());
+        let (name, epoch) = (channel.name(), channel.named_epoch());
         let at_ms = self.publish_time_ms(name.as_str(), content);
         let message = Message { channel: name.client_name(), epoch, offset, at_ms, content };
         let encoded = EncodedMessage::new(&message);
@@ -186,10 +186,9 @@ impl<S: Subscriber> LogAppender<S> {
         if logs.is_empty() {
             return Ok(Vec::new());
         }
-        let Origin { channel, epoch, offset } = origin;
-        let (name, offset) = (channel.as_str(), *offset);
-        let message =
-            Message { channel: name, epoch, offset, at_ms: self.publish_time_ms(name, content), content };
+        let name = origin.channel.as_str();
+        let at_ms = self.publish_time_ms(name, content);
+        let message = Message { channel: name, epoch: None, offset: origin.offset, at_ms, content };
         let (encoded, positions) =
             (EncodedMessage::new(&message), logs.iter().map(LockedLog::next_position).collect());
         let message = Arc::new(SharedMessage { encoded, origin: origin.clone(), positions });

@@ -22,6 +22,12 @@ impl LogEpoch {
         Self::with_id(new_epoch(entropy).into())
     }
 
+    /// Epoch that the log's messages name. `None` if the log continues no earlier epoch: its subscribers have
+    /// received the epoch in the reply to their subscribe.
+    pub(super) fn named(&self) -> Option<&str> {
+        (!self.past.is_empty()).then_some(&*self.id)
+    }
+
     /// Starts an epoch with the given id.
     pub(super) fn with_id(epoch: Arc<str>) -> Self {
         Self { id: epoch, last: 0, past: Box::default(), is_loading: false }

@@ -91,7 +91,7 @@ impl<S: Subscriber> Channels<S> {
                 Some(content) => {
                     let message = Message {
                         channel: channel.name().as_str(),
-                        epoch: channel.epoch(),
+                        epoch: channel.named_epoch(),
                         offset,
                         at_ms: self.appender.publish_time_ms(channel.name().as_str(), &content),
                         content: &content,

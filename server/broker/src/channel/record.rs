@@ -37,6 +37,9 @@ pub struct LogRecord {
     /// Whether the engine holds the messages, so that other processes may append to them.
     #[cbor(n(9), default)]
     pub(super) is_remote: bool,
+    /// Earlier epochs that the log continues, each with the offset of its last message that is still valid.
+    #[cbor(n(10), default)]
+    pub(super) past: Vec<(String, u64)>,
 }
 
 /// A publish id, for detecting repeated publishes.

@@ -146,6 +146,7 @@ impl<S: Subscriber> Channels<S> {
             retired: state.retired,
             left_at: state.idle_number.map(|_| state.last_at_leave),
             is_remote,
+            past: channel.past_epochs().iter().map(|(epoch, cut)| ((**epoch).to_owned(), *cut)).collect(),
         })
     }
 
@@ -162,12 +163,12 @@ impl<S: Subscriber> Channels<S> {
             record.last < MAX_OFFSET && record.messages.len() as u64 <= record.last,
             "has too many messages",
         )?;
-        let epoch_id: Arc<str> = record.epoch.into();
         check(!record.is_remote || record.messages.is_empty(), "has messages although it is remote")?;
-        let epoch = LogEpoch { is_loading: record.is_remote, ..LogEpoch::with_id(Arc::clone(&epoch_id)) };
+        let past = record.past.into_iter().map(|(epoch, cut)| (epoch.into(), cut)).collect();
+        let epoch = LogEpoch { id: record.epoch.into(), last: 0, past, is_loading: record.is_remote };
         let make = |account| self.table().new_channel(name.clone(), account, record.number, epoch.clone());
         let now = self.retention().now();
-        let mut log = restore_log(&name, &epoch_id, now, (record.last, record.messages), restored)?;
+        let mut log = restore_log(&name, epoch.named(), now, (record.last, record.messages), restored)?;
         restore_keys(&mut log, now, record.keys)?;
         let channel = if record.retired {
             let channel = make(CreatorAccount::new(creator));
@@ -287,7 +288,7 @@ impl SharedRecord {
 
 fn restore_log<S: Subscriber>(
     name: &ChannelName,
-    epoch: &str,
+    named_epoch: Option<&str>,
     now: Timestamp,
     (last, messages): (u64, Vec<MessageRecord>),
     restored: &mut RestoredLogs<S>,
@@ -298,7 +299,7 @@ fn restore_log<S: Subscriber>(
         let offset = log.next_offset();
         let age = Duration::from_nanos(message.age_ns);
         before = now.before(age).unwrap_or(before).max(before);
-        let (message, is_new) = restore_message(name, epoch, offset, message, restored)?;
+        let (message, is_new) = restore_message(name, named_epoch, offset, message, restored)?;
         log.push(before, message, is_new);
     }
     Ok(log)
@@ -322,7 +323,7 @@ fn restore_keys(log: &mut ChannelLog, now: Timestamp, keys: Vec<KeyRecord>) -> R
 
 fn restore_message<S: Subscriber>(
     name: &ChannelName,
-    epoch: &str,
+    named_epoch: Option<&str>,
     offset: u64,
     message: MessageRecord,
     restored: &mut RestoredLogs<S>,
@@ -341,18 +342,14 @@ fn restore_message<S: Subscriber>(
     };
     let content = Content { kind, user: message.user.map(Into::into), at_ms, data };
     let Some(shared) = message.shared else {
-        let message = Message { channel: name.client_name(), epoch, offset, at_ms, content: &content };
+        let (channel, epoch) = (name.client_name(), named_epoch);
+        let message = Message { channel, epoch, offset, at_ms, content: &content };
         return Ok((LogMessage::Own(EncodedMessage::new(&message)), true));
     };
     let channel = ChannelName::new(&shared.channel, usize::MAX)
         .map_err(|_| InvalidLog("has a shared message with an invalid channel"))?;
-    let message = Message {
-        channel: channel.as_str(),
-        epoch: &shared.epoch,
-        offset: shared.offset,
-        at_ms,
-        content: &content,
-    };
+    let message =
+        Message { channel: channel.as_str(), epoch: None, offset: shared.offset, at_ms, content: &content };
     let encoded = EncodedMessage::new(&message);
     let positions: Box<[LogPosition]> =
         shared.positions.iter().map(|&(log, offset)| LogPosition { log, offset }).collect();

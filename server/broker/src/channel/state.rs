@@ -159,6 +159,21 @@ impl<S: Copy> Channel<S> {
         *self.epoch == *epoch || self.past.iter().any(|(past, cut)| **past == *epoch && offset <= *cut)
     }
 
+    /// Whether this is the log's epoch, or an earlier one that it continues.
+    pub(crate) fn knows_epoch(&self, epoch: &str) -> bool {
+        *self.epoch == *epoch || self.past.iter().any(|(past, _)| **past == *epoch)
+    }
+
+    /// See [`LogEpoch::named`].
+    pub(super) fn named_epoch(&self) -> Option<&str> {
+        (!self.past.is_empty()).then_some(&*self.epoch)
+    }
+
+    /// See [`LogEpoch::past`].
+    pub(super) fn past_epochs(&self) -> &[(Box<str>, u64)] {
+        &self.past
+    }
+
     pub(super) fn shared_epoch(&self) -> Arc<str> {
         Arc::clone(&self.epoch)
     }

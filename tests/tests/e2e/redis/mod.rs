@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 // Permissions of the server's Redis user.
 mod access;
+// A Redis that restarts and has lost nothing.
+mod epochs;
 // A Redis that is killed, restarted or replaced, and loses messages.
 mod faults;
 // Joins and leaves over several servers.

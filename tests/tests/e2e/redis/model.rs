@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// Maximum number of past epochs remembered.
-const MAX_PAST_EPOCHS: usize = 4;
+const MAX_PAST_EPOCHS: usize = 16;
 
 /// Model of all channels.
 #[derive(Clone, Debug, Default)]

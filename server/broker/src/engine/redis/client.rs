@@ -28,8 +28,8 @@ use super::presence::peers::Peers;
 use super::probe::RedisInfo;
 use super::settings::RedisSettings;
 use crate::channel::{
-    ChannelGuard, ChannelName, Channels, HistoryMessage, HistoryPart, PublishId, Published, Subscriber,
-    new_epoch,
+    Channel, ChannelGuard, ChannelName, Channels, HistoryMessage, HistoryPart, PublishId, Published,
+    Subscriber, new_epoch,
 };
 use crate::engine::error::EngineError;
 use crate::engine::log_engine::History;
@@ -265,12 +265,7 @@ impl<S: Subscriber> RedisClient<S> {
         // A loaded local log of a channel in Redis is already being fed.
         let mut must_read = false;
         if let Some(guard) = self.channels.acquire_loaded(channel.as_str()) {
-            // The client has received a message from another server that this one has yet to receive. An event
-            // stream without a position names an offset that no message has.
-            let log = guard.channel();
-            must_read = since.is_some_and(|since| {
-                since.epoch == log.epoch() && (log.last_offset() + 1..u64::MAX).contains(&since.offset)
-            });
+            must_read = since.is_some_and(|since| is_ahead_of(guard.channel(), since));
             if !must_read {
                 return EngineResponse::Ready(Ok(guard));
             }
@@ -289,6 +284,14 @@ impl<S: Subscriber> RedisClient<S> {
             |reply: Option<Result<_, _>>| reply.and_then(Result::ok).unwrap_or(Err(EngineError::Unavailable));
         EngineResponse::Pending(reply.map(flatten).boxed())
     }
+}
+
+/// Whether a client knows of a message or an epoch that this server has not learned of from Redis yet, but
+/// another server has.
+fn is_ahead_of<S: Subscriber>(log: &Channel<S>, since: &Since<'_>) -> bool {
+    // An event stream without a position names an offset that no message has.
+    let is_known = since.offset == u64::MAX || log.knows_epoch(&since.epoch);
+    !is_known || (since.epoch == log.epoch() && (log.last_offset() + 1..u64::MAX).contains(&since.offset))
 }
 
 /// Parses the reply to a publish. The flag is true if it was a repeated publish.

@@ -6,8 +6,11 @@ use crate::message::{CompactJson, Content, ContentKind, JsonString, Message, Sta
 /// Beginning of a message. The seq comes first, as in `{"message":{"seq":57`, so that the remainder is the
 /// same for every subscriber:
 /// `,"channel":"news","offset":42,"user":"alice","at_ms":1700000000000,"data":{"any":"json"}}}`. A join or
-/// leave message has `joined` or `left` instead of `data`.
+/// leave message has `joined` or `left` instead of `data`. The epoch may precede the channel:
+/// `,"epoch":"e","channel":"news"`.
 const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
+const BEFORE_EPOCH: &str = r#","epoch":""#;
+const AFTER_EPOCH: &str = r#"""#;
 const BEFORE_USER: &str = r#","user":"#;
 const BEFORE_AT: &str = r#","at_ms":"#;
 const AFTER_DATA: &str = "}}";
@@ -20,10 +23,9 @@ fn before_data(kind: ContentKind) -> &'static str {
     }
 }
 
-/// Text before the channel's epoch in a message received through a pattern. Such a message has additional
-/// fields between the seq and the remainder: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.
-const BEFORE_CHANNEL_EPOCH: &str = r#"},"epoch":""#;
-const AFTER_CHANNEL_EPOCH: &str = r#"""#;
+/// Text after the offset in a pattern. A message received through a pattern has additional fields between the
+/// seq and the channel: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.
+const AFTER_PATTERN: &str = "}";
 
 fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
@@ -51,7 +53,7 @@ pub struct ByPattern<'a> {
     pub pattern: &'a EncodedPattern,
     /// Offset of the message in the pattern's log.
     pub offset: u64,
-    /// Epoch of the channel's log. Pattern subscribers receive it only in this field.
+    /// Epoch of the channel's log, which such a message always names.
     pub channel_epoch: &'a str,
 }
 
@@ -73,9 +75,13 @@ impl EncodedMessage {
     /// Encodes a message.
     #[must_use]
     pub fn new(message: &Message<'_>) -> Self {
-        let Message { channel, offset, at_ms, content: Content { kind, user, data, .. }, .. } = message;
+        let Message { channel, epoch, offset, at_ms, content: Content { kind, user, data, .. } } = message;
         let mut number = itoa::Buffer::new();
-        let mut before = r#","channel":"#.to_owned();
+        let mut before = String::new();
+        if let Some(epoch) = epoch {
+            before.extend([BEFORE_EPOCH, epoch, AFTER_EPOCH]);
+        }
+        before.push_str(r#","channel":"#);
         push_string(&mut before, channel);
         before.push_str(r#","offset":"#);
         before.push_str(number.format(*offset));
@@ -132,12 +138,17 @@ impl EncodedMessage {
         Content { kind, user: user.map(|user| user.to_text().into()), at_ms, data: self.data() }
     }
 
+    fn names_epoch(&self) -> bool {
+        self.text.starts_with(BEFORE_EPOCH)
+    }
+
     /// Length in bytes of the text with this `seq`.
     #[must_use]
     pub fn len_with(&self, seq: u64, by: Option<ByPattern<'_>>) -> usize {
         let by = by.map_or(0, |ByPattern { pattern, offset, channel_epoch }| {
-            let around = BEFORE_CHANNEL_EPOCH.len() + AFTER_CHANNEL_EPOCH.len();
-            pattern.0.len() + digits(offset) + channel_epoch.len() + around
+            let epoch = BEFORE_EPOCH.len() + channel_epoch.len() + AFTER_EPOCH.len();
+            let epoch = if self.names_epoch() { 0 } else { epoch };
+            pattern.0.len() + digits(offset) + AFTER_PATTERN.len() + epoch
         });
         BEFORE_SEQ.len() + digits(seq) + by + self.text.len()
     }
@@ -150,9 +161,10 @@ impl EncodedMessage {
         if let Some(ByPattern { pattern, offset, channel_epoch }) = by {
             out.extend_from_slice(pattern.0.as_bytes());
             out.extend_from_slice(number.format(offset).as_bytes());
-            out.extend_from_slice(BEFORE_CHANNEL_EPOCH.as_bytes());
-            out.extend_from_slice(channel_epoch.as_bytes());
-            out.extend_from_slice(AFTER_CHANNEL_EPOCH.as_bytes());
+            out.extend_from_slice(AFTER_PATTERN.as_bytes());
+            if !self.names_epoch() {
+                out.extend([BEFORE_EPOCH, channel_epoch, AFTER_EPOCH].iter().flat_map(|text| text.bytes()));
+            }
         }
         out.extend_from_slice(self.text.as_bytes());
     }

@@ -229,7 +229,7 @@ fn a_message_has_the_same_bytes_after_its_seq() {
     let content = CompactJson::parse(r#"{"any":"json"}"#).expect("good JSON").into();
     let message = EncodedMessage::new(&Message {
         channel: "ne\"ws",
-        epoch: "e",
+        epoch: None,
         offset: 42,
         at_ms: None,
         content: &content,
@@ -252,26 +252,44 @@ fn a_message_has_the_same_bytes_after_its_seq() {
 }
 
 #[test]
+fn a_message_names_an_epoch_that_subscribers_may_not_know() {
+    let data = CompactJson::parse("1").expect("valid JSON");
+    let content = Content { user: Some("ann".into()), ..data.into() };
+    let message =
+        Message { channel: "a", epoch: Some("e-_1"), offset: 42, at_ms: Some(7), content: &content };
+    let message = EncodedMessage::new(&message);
+    let mut out = Vec::new();
+    message.write_with(57, None, &mut out);
+    let text =
+        r#"{"message":{"seq":57,"epoch":"e-_1","channel":"a","offset":42,"user":"ann","at_ms":7,"data":1}}"#;
+    assert_eq!(std::str::from_utf8(&out), Ok(text));
+    assert_eq!(message.len_with(57, None), text.len());
+    let stamp = message.stamp();
+    assert_eq!((stamp.user.map(JsonString::to_text).as_deref(), stamp.at_ms), (Some("ann"), Some(7)));
+    let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
+        panic!("not a message: {text}")
+    };
+    assert_eq!((read.epoch.as_deref(), read.data.map(RawValue::get)), (Some("e-_1"), Some("1")));
+}
+
+#[test]
 fn a_message_by_a_pattern_has_its_position_in_both_logs() {
     let data = CompactJson::parse("1").expect("valid JSON");
     let content = Content { user: Some("al\"ice".into()), ..data.into() };
-    let message = EncodedMessage::new(&Message {
-        channel: "/a/b",
-        epoch: "C",
-        offset: 42,
-        at_ms: None,
-        content: &content,
-    });
     let pattern = EncodedPattern::new(r#"/a"/*"#, "P");
     let by = ByPattern { pattern: &pattern, offset: 107, channel_epoch: "C" };
-    let mut out = Vec::new();
-    message.write_with(57, Some(by), &mut out);
     let text = concat!(
         r#"{"message":{"seq":57,"pattern":{"name":"/a\"/*","epoch":"P","offset":107},"epoch":"C","#,
         r#""channel":"/a/b","offset":42,"user":"al\"ice","data":1}}"#
     );
-    assert_eq!(std::str::from_utf8(&out), Ok(text));
-    assert_eq!(message.len_with(57, Some(by)), text.len());
+    for epoch in [None, Some("C")] {
+        let message = Message { channel: "/a/b", epoch, offset: 42, at_ms: None, content: &content };
+        let message = EncodedMessage::new(&message);
+        let mut out = Vec::new();
+        message.write_with(57, Some(by), &mut out);
+        assert_eq!(std::str::from_utf8(&out), Ok(text));
+        assert_eq!(message.len_with(57, Some(by)), text.len());
+    }
     let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
         panic!("not a message: {text}")
     };
@@ -307,7 +325,7 @@ fn the_publishing_user_cannot_be_forged() {
             // receive it.
             let content = Content { user: user.map(Into::into), at_ms: Some(7), ..data.clone().into() };
             let message =
-                EncodedMessage::new(&Message { channel, epoch: "e", offset: 42, at_ms, content: &content });
+                EncodedMessage::new(&Message { channel, epoch: None, offset: 42, at_ms, content: &content });
             let stamp = message.stamp();
             assert_eq!(
                 (stamp.user.map(JsonString::to_text).as_deref(), stamp.at_ms),
@@ -347,7 +365,7 @@ fn joins_and_leaves_cannot_be_forged() {
                 ContentKind::Data => Content { user: user.map(Into::into), ..follower.data.into() },
                 ContentKind::Joined | ContentKind::Left => follower,
             };
-            let message = Message { channel, epoch: "e", offset: 42, at_ms, content: &content };
+            let message = Message { channel, epoch: None, offset: 42, at_ms, content: &content };
             let encodings = EncodedMessage::new(&message);
             assert_eq!((encodings.stamp().kind, encodings.content().kind), (kind, kind));
             let encoded = EncodedMessage::new(&message);

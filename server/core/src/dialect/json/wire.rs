@@ -111,8 +111,8 @@ pub struct ChannelMessage<'a> {
     /// Position in the log of the pattern through which the message was received, if there is one.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<PatternPosition<'a>>,
-    /// Epoch of the channel's log, for messages received through a pattern. Other subscribers learn it from
-    /// the reply to `subscribe`.
+    /// Epoch of the channel's log, for messages received through a pattern, and if the log continues one of an
+    /// earlier epoch. Otherwise, the reply to `subscribe` has named it.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Cow<'a, str>>,
     /// Name of the channel.

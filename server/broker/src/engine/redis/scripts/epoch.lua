@@ -12,7 +12,7 @@
 -- the channel a new epoch, so that new messages are not mistaken for lost ones; its offsets continue. A server that has not detected the
 -- change yet passes a lower generation, which has no effect.
 
-local MAX_PAST_EPOCHS = 4
+local MAX_PAST_EPOCHS = 16
 
 local function epoch_of(meta, log, new_epoch, generation)
   local known = redis.call('HMGET', meta, 'epoch', 'life', 'offset', 'past', 'kept')
