@@ -151,6 +151,14 @@ impl Process {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process exists").count()
     }
 
+    /// Whether the process has this socket open. `inode` is the number in `/proc/net/tcp`.
+    pub fn has_socket(&self, inode: &str) -> bool {
+        let socket = format!("socket:[{inode}]");
+        let open = fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process exists");
+        // A descriptor may be closed while the directory is read.
+        open.flatten().filter_map(|it| fs::read_link(it.path()).ok()).any(|it| it.as_os_str() == &*socket)
+    }
+
     /// Returns the resident memory in bytes, once the allocator has returned free memory to the kernel. It
     /// does so gradually, beginning after a second.
     pub fn settled_bytes(&self) -> u64 {

@@ -3,7 +3,7 @@ use std::{fs, io};
 
 use encke_tests::bayeux::{BayeuxPolling, JSON, assert_successful, connect, events, post, session};
 use encke_tests::poll::get;
-use encke_tests::waiting::until;
+use encke_tests::waiting::{eventually, until};
 use encke_tests::{EventStream, RawClient, RunningServer};
 use serde_json::json;
 
@@ -22,16 +22,15 @@ fn read_late(server: &RunningServer, reason: &str, request: &str, end: EndConnec
     let is_refused = || server.admin.metrics().refusals(reason) == before + 1.0;
     // Retry if the connection ends before hyper has read the request, which is then ignored.
     for _ in 0..20 {
-        let open = server.open_descriptors();
         let mut late = RawClient::connect(server.public);
         // Wait until the connection is accepted: if it is reset before, it is never served.
-        until("the connection is accepted", || is_accepted(late.stream()));
+        let socket = eventually("the connection is accepted", || accepted_socket(late.stream()));
         server.while_stopped(|| {
             late.send(request.as_bytes());
             end(late);
         });
         until("the request is refused or the connection is closed", || {
-            is_refused() || server.open_descriptors() == open
+            is_refused() || !server.has_socket(&socket)
         });
         if is_refused() {
             return;
@@ -40,17 +39,17 @@ fn read_late(server: &RunningServer, reason: &str, request: &str, end: EndConnec
     panic!("no request is refused as {reason}");
 }
 
-/// Whether the server has accepted the connection. Until then, the server's socket has no inode.
-fn is_accepted(client: &TcpStream) -> bool {
+/// Returns the inode of the server's socket, which has none until the server has accepted the connection.
+fn accepted_socket(client: &TcpStream) -> Option<String> {
     let port = |address: io::Result<SocketAddr>| {
         format!(":{:04X}", address.expect("the socket is connected").port())
     };
     let (client, server) = (port(client.local_addr()), port(client.peer_addr()));
     let sockets = fs::read_to_string("/proc/net/tcp").expect("Linux has /proc/net/tcp");
-    sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|socket| {
-        // Fields as in proc_net_tcp(5): the number, both addresses, and the inode in the tenth column.
-        socket[1].ends_with(&server) && socket[2].ends_with(&client) && socket[9] != "0"
-    })
+    let mut sockets = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // Fields as in proc_net_tcp(5): the number, both addresses, and the inode in the tenth column.
+    let socket = sockets.find(|socket| socket[1].ends_with(&server) && socket[2].ends_with(&client))?;
+    (socket[9] != "0").then(|| socket[9].to_owned())
 }
 
 #[test]
