@@ -10,11 +10,18 @@ use super::{ApiError, ApiErrorCode, MAX_HEAD_BYTES, Reply, http_date};
 /// service for it.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorBodies {
+    any_origin: bool,
     /// Rest of the response that replaces hyper's.
     rest: Vec<u8>,
 }
 
 impl ErrorBodies {
+    /// Pages of any origin may read the responses: the origin of a request that cannot be read is unknown, and
+    /// the responses contain nothing about clients.
+    pub(crate) fn for_any_origin() -> Self {
+        Self { any_origin: true, ..Self::default() }
+    }
+
     /// Writes `bytes`, or the response that replaces them.
     pub(crate) fn poll_write(
         &mut self,
@@ -23,7 +30,7 @@ impl ErrorBodies {
     ) -> Poll<io::Result<usize>> {
         if self.rest.is_empty() {
             match error_of(bytes) {
-                Some(error) => self.rest = response(error, unix_now()),
+                Some(error) => self.rest = response(error, self.any_origin, unix_now()),
                 None => return write(bytes),
             }
         }
@@ -54,10 +61,11 @@ fn error_of(bytes: &[u8]) -> Option<ApiError> {
 }
 
 /// Serializes the response.
-fn response(error: ApiError, now: UnixTime) -> Vec<u8> {
+fn response(error: ApiError, any_origin: bool, now: UnixTime) -> Vec<u8> {
     let (head, body) = Reply::from(error).into_parts();
+    let cors = if any_origin { "access-control-allow-origin: *\r\n" } else { "" };
     let text = format!(
-        "HTTP/1.1 {}\r\ncontent-type: application/json\r\ncache-control: no-store\r\ndate: {}\r\nconnection: close\r\n",
+        "HTTP/1.1 {}\r\n{cors}content-type: application/json\r\ncache-control: no-store\r\ndate: {}\r\nconnection: close\r\n",
         head.status,
         http_date(now)
     );

@@ -94,38 +94,48 @@ struct Arrived {
 impl<'a> SessionlessConnection<'a> {
     /// Answers a request that arrived on this socket.
     pub(super) fn answer(&self, mut request: Request<Incoming>, peer: SharedSocket<TcpSocket>) -> Answer<'a> {
-        if let Err(error) = normalize(&mut request) {
-            return error.into();
-        }
-        let context = &self.context.client;
+        let normalized = normalize(&mut request);
         let address = self.context.proxies.client_address(self.address, request.headers());
-        let open_connection = match self.entry_for(address) {
-            Ok(open_connection) => open_connection,
-            Err(error) => {
-                self.context.report_refusal(&error, address);
-                let message = format!("too many connections from one address ({error})");
-                return ApiError::new(ApiErrorCode::Overloaded, message).into();
-            }
-        };
-        let auth = &context.access.auth;
-        if let Err(error) = auth.hosts.allow(request.headers(), auth.needs_token()) {
-            context.limits.refusals.record(RefusalReason::Host, address, error);
-            return ApiError::from(error).into();
-        }
+        let auth = &self.context.client.access.auth;
         let caller = Caller::from_request(&request, address, auth).with_arrival(self.timeout.arrival());
         let origin = request.headers().get(ORIGIN).filter(|_| caller.origin_allowed).cloned();
-        let arrived = Arrived { request, caller, peer, open_connection };
+        let allowed = normalized.and_then(|()| self.admit(address, request.headers()));
+        let answer = match allowed {
+            Ok(open_connection) => self.serve_admitted(Arrived { request, caller, peer, open_connection }),
+            Err(error) => error.into(),
+        };
+        match answer {
+            // Pages may also read why a request is refused.
+            Answer::Now(RequestOutcome::Reply(reply)) => cors::allow_origin(reply, origin.as_ref()).into(),
+            answer => answer,
+        }
+    }
+
+    /// Checks the client's address and the request's host. Returns the entry that counts the connection.
+    fn admit(&self, address: IpAddr, headers: &HeaderMap) -> Result<OpenConnection, ApiError> {
+        let open_connection = self.entry_for(address).map_err(|error| {
+            self.context.report_refusal(&error, address);
+            let message = format!("too many connections from one address ({error})");
+            ApiError::new(ApiErrorCode::Overloaded, message)
+        })?;
+        let context = &self.context.client;
+        let auth = &context.access.auth;
+        if let Err(error) = auth.hosts.allow(headers, auth.needs_token()) {
+            context.limits.refusals.record(RefusalReason::Host, address, error);
+            return Err(error.into());
+        }
+        Ok(open_connection)
+    }
+
+    fn serve_admitted(&self, arrived: Arrived) -> Answer<'a> {
+        let context = &self.context.client;
         if context.access.may_need_async_auth()
             && let Some(wanted) = session_request::read(&arrived.request, &context.settings)
             && context.needs_async_auth(&arrived.caller, wanted.token.as_deref())
         {
             return self.authenticate_first(arrived, wanted);
         }
-        match self.route(arrived) {
-            // Pages may also read why a path or a method is refused.
-            Answer::Now(RequestOutcome::Reply(reply)) => cors::allow_origin(reply, origin.as_ref()).into(),
-            answer => answer,
-        }
+        self.route(arrived)
     }
 
     /// Handles a request that may open a session: calls the backend to authenticate the client, then routes

@@ -49,7 +49,7 @@ const NOT_TAKEN_BACK: &str = "the socket was not taken back";
 impl<S: Unpin> SharedSocket<S> {
     /// Shares a socket from which the bytes in `read_already` were already read.
     pub(crate) fn new(socket: S, read_already: Vec<u8>) -> Self {
-        let (end, progress, errors) = (None, SocketProgress::default(), ErrorBodies::default());
+        let (end, progress, errors) = (None, SocketProgress::default(), ErrorBodies::for_any_origin());
         Self(Arc::new(Mutex::new(SharedState { socket: Some(socket), read_already, end, progress, errors })))
     }
 

@@ -166,12 +166,22 @@ fn pages_may_read_every_refusal() {
         ("DELETE", "/events", 405),
         ("GET", "/ws", 426),
         ("GET", "/poll?seq=x", 400),
+        ("GET", "/poll?channels=%ff", 400),
     ] {
         for (origin, allowed) in [(LISTED, Some(LISTED)), ("https://other.example", None)] {
             let answer = requests.exchange(request(method, path, &format!("Origin: {origin}\r\n")));
             assert_eq!(answer.header("access-control-allow-origin"), allowed, "{method} {path}: {answer:?}");
             assert!(allowed.is_none() || answer.status == status, "{method} {path}: {answer:?}");
         }
+    }
+    let foreign_host = format!("GET /poll HTTP/1.1\r\nHost: evil.example\r\nOrigin: {LISTED}\r\n\r\n");
+    let answer = requests.exchange(foreign_host);
+    assert_eq!((answer.status, allowed(&answer)), (403, Some(LISTED)), "{answer:?}");
+    // The origin of a request that cannot be read is unknown.
+    for (path, status) in [("/poll?".to_owned() + &"x".repeat(40_000), 431), ("/\u{1}".to_owned(), 400)] {
+        let mut requests = PollClient::connect(server.public);
+        let answer = requests.exchange(request("GET", &path, &format!("Origin: {LISTED}\r\n")));
+        assert_eq!((answer.status, allowed(&answer)), (status, Some("*")), "{answer:?}");
     }
 }
 
