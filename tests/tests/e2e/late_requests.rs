@@ -24,13 +24,15 @@ fn read_late(server: &RunningServer, reason: &str, request: &str, end: EndConnec
     for _ in 0..20 {
         let mut late = RawClient::connect(server.public);
         // Wait until the connection is accepted: if it is reset before, it is never served.
-        let socket = eventually("the connection is accepted", || accepted_socket(late.stream()));
+        let socket = ServerSocket::of(late.stream());
+        let inode = eventually("the connection is accepted", || socket.inode());
         server.while_stopped(|| {
             late.send(request.as_bytes());
             end(late);
+            until("the end of the connection arrives", || !socket.is_established());
         });
         until("the request is refused or the connection is closed", || {
-            is_refused() || !server.has_socket(&socket)
+            is_refused() || !server.has_socket(&inode)
         });
         if is_refused() {
             return;
@@ -39,17 +41,38 @@ fn read_late(server: &RunningServer, reason: &str, request: &str, end: EndConnec
     panic!("no request is refused as {reason}");
 }
 
-/// Returns the inode of the server's socket, which has none until the server has accepted the connection.
-fn accepted_socket(client: &TcpStream) -> Option<String> {
-    let port = |address: io::Result<SocketAddr>| {
-        format!(":{:04X}", address.expect("the socket is connected").port())
-    };
-    let (client, server) = (port(client.local_addr()), port(client.peer_addr()));
-    let sockets = fs::read_to_string("/proc/net/tcp").expect("Linux has /proc/net/tcp");
-    let mut sockets = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // Fields as in proc_net_tcp(5): the number, both addresses, and the inode in the tenth column.
-    let socket = sockets.find(|socket| socket[1].ends_with(&server) && socket[2].ends_with(&client))?;
-    (socket[9] != "0").then(|| socket[9].to_owned())
+/// The server's socket of a connection, as the kernel shows it.
+struct ServerSocket {
+    server: String,
+    client: String,
+}
+
+impl ServerSocket {
+    fn of(client: &TcpStream) -> Self {
+        let port = |address: io::Result<SocketAddr>| {
+            format!(":{:04X}", address.expect("the socket is connected").port())
+        };
+        Self { server: port(client.peer_addr()), client: port(client.local_addr()) }
+    }
+
+    /// Returns the fields of proc_net_tcp(5): the number, both addresses, the state, and the inode in the tenth
+    /// column. `None` if the connection has been reset.
+    fn fields(&self) -> Option<Vec<String>> {
+        let sockets = fs::read_to_string("/proc/net/tcp").expect("Linux has /proc/net/tcp");
+        let mut sockets =
+            sockets.lines().map(|line| line.split_whitespace().map(ToOwned::to_owned).collect());
+        sockets.find(|it: &Vec<_>| it[1].ends_with(&self.server) && it[2].ends_with(&self.client))
+    }
+
+    /// Returns the inode. The socket has none until the server has accepted the connection.
+    fn inode(&self) -> Option<String> {
+        self.fields().map(|fields| fields[9].clone()).filter(|inode| inode != "0")
+    }
+
+    /// Whether the client has not ended the connection, as far as the server's kernel knows.
+    fn is_established(&self) -> bool {
+        self.fields().is_some_and(|fields| fields[3] == "01")
+    }
 }
 
 #[test]

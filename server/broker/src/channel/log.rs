@@ -11,6 +11,8 @@ use super::publish_ids::{PublishId, RecentPublishIds};
 #[derive(Debug, Default)]
 pub(super) struct ChannelLog {
     messages: VecDeque<Stored>,
+    /// Number of joins and leaves among the messages.
+    joins_and_leaves: usize,
     /// Offset of the newest message ever appended.
     last_offset: u64,
     size: LogSize,
@@ -42,6 +44,10 @@ struct Stored {
     message: LogMessage,
 }
 
+/// Maximum number of joins and leaves in a log, in addition to its messages. A room whose sessions come and go
+/// keeps its history.
+pub(crate) const MAX_JOINS_AND_LEAVES: usize = 4096;
+
 /// Memory used per message in addition to its text, in bytes.
 const OVERHEAD_BYTES: usize = size_of::<Stored>() + 16;
 
@@ -60,6 +66,7 @@ impl ChannelLog {
         let bytes = message.size();
         self.size.bytes += OVERHEAD_BYTES + bytes;
         self.size.added += signed(OVERHEAD_BYTES + if is_new { bytes } else { 0 });
+        self.joins_and_leaves += usize::from(message.encoded().is_join_or_leave());
         self.messages.push_back(Stored { at, message });
         self.last_offset += 1;
     }
@@ -73,7 +80,9 @@ impl ChannelLog {
     #[inline]
     pub(super) fn enforce_limits(&mut self, limits: &LogLimits) {
         while self.messages.len() > 1
-            && (self.messages.len() > limits.messages || self.size.bytes > limits.bytes)
+            && (self.messages.len() - self.joins_and_leaves > limits.messages
+                || self.joins_and_leaves > MAX_JOINS_AND_LEAVES
+                || self.size.bytes > limits.bytes)
         {
             self.drop_oldest();
         }
@@ -131,6 +140,9 @@ impl ChannelLog {
 
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.messages.pop_front() {
+            if self.joins_and_leaves > 0 {
+                self.joins_and_leaves -= usize::from(oldest.message.encoded().is_join_or_leave());
+            }
             self.size.bytes -= OVERHEAD_BYTES + oldest.message.size();
             self.size.added -= signed(OVERHEAD_BYTES + oldest.message.drop_and_count_freed());
             // Release the memory of a burst, without reallocating for every message.
@@ -226,4 +238,41 @@ impl ChannelLog {
 
 fn signed(bytes: usize) -> isize {
     isize::try_from(bytes).expect("sizes of objects in memory fit in isize")
+}
+
+#[cfg(test)]
+mod tests {
+    use encke_core::dialect::json::EncodedMessage;
+    use encke_core::message::{CompactJson, Content, ContentKind, Message};
+
+    use super::*;
+
+    fn append(log: &mut ChannelLog, content: &Content<'_>, limits: &LogLimits) {
+        let offset = log.next_offset();
+        let message = Message { channel: "a", epoch: None, offset, at_ms: None, content };
+        log.append(Timestamp::from_nanos(0), LogMessage::Own(EncodedMessage::new(&message)), true, limits);
+    }
+
+    #[test]
+    fn joins_and_leaves_do_not_displace_messages() {
+        let limits =
+            LogLimits { messages: 2, bytes: 1 << 20, age: None, total_bytes: usize::MAX, kept_positions: 0 };
+        let data = CompactJson::parse("1").expect("valid JSON").into();
+        let join = Content::join_or_leave(ContentKind::Joined, "s_1", Some("ann"));
+        let mut log = ChannelLog::default();
+        for content in [&data, &join, &data, &join] {
+            append(&mut log, content, &limits);
+        }
+        assert_eq!(log.bounds(), LogBounds { first: 1, last: 4 });
+        append(&mut log, &data, &limits);
+        assert_eq!(log.bounds(), LogBounds { first: 2, last: 5 }, "the oldest of three messages is dropped");
+        (0..MAX_JOINS_AND_LEAVES - 2).for_each(|_| append(&mut log, &join, &limits));
+        assert_eq!(log.bounds().first, 2);
+        append(&mut log, &join, &limits);
+        assert_eq!(log.bounds().first, 3, "the oldest join is dropped");
+        append(&mut log, &join, &limits);
+        assert_eq!(log.bounds().first, 5, "so is a message before the next join");
+        log.clear();
+        assert_eq!(log.joins_and_leaves, 0);
+    }
 }

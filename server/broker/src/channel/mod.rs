@@ -49,6 +49,7 @@ pub(crate) use feed::FeedOutcome;
 pub use guard::ChannelGuard;
 pub use history::{HistoryMessage, HistoryPart};
 pub(crate) use loading::LoadedMessage;
+pub(crate) use log::MAX_JOINS_AND_LEAVES;
 pub use message::{LogMessage, Origin};
 pub use name::{ChannelName, InvalidChannelName};
 pub use namespaces::{ChannelRules, LogLimits, Namespace, Namespaces};

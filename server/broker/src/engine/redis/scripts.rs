@@ -10,7 +10,7 @@ use redis::{Cmd, RedisResult, cmd};
 use super::generation::RedisGeneration;
 use super::keys::ChannelKeys;
 use super::message::encode;
-use crate::channel::{ChannelName, MAX_PUBLISH_IDS, Namespaces};
+use crate::channel::{ChannelName, MAX_JOINS_AND_LEAVES, MAX_PUBLISH_IDS, Namespaces};
 
 /// Prefix of all scripts that concern channels.
 const EPOCH: &str = include_str!("scripts/epoch.lua");
@@ -97,9 +97,11 @@ impl Scripts {
         if let Some((known, _)) = once {
             call.arg(known);
         }
-        let limits = &self.namespaces.rules_of(channel.as_str()).log;
-        let lifetimes_ms = LifetimesMs::of(limits.age);
-        call.arg(&*encode(content)).arg(limits.messages);
+        let rules = self.namespaces.rules_of(channel.as_str());
+        let lifetimes_ms = LifetimesMs::of(rules.log.age);
+        // Redis does not distinguish joins and leaves from other messages.
+        let joins_and_leaves = if rules.join_leave { MAX_JOINS_AND_LEAVES } else { 0 };
+        call.arg(&*encode(content)).arg(rules.log.messages.saturating_add(joins_and_leaves));
         call.arg(lifetimes_ms.age).arg(lifetimes_ms.log).arg(lifetimes_ms.meta);
         call.arg(new_epoch).arg(generation.number).arg(&keys.feed);
         // User names are never empty, so an empty argument means an anonymous client.

@@ -138,6 +138,12 @@ impl EncodedMessage {
         Content { kind, user: user.map(|user| user.to_text().into()), at_ms, data: self.data() }
     }
 
+    /// Whether the message is a join or a leave.
+    #[must_use]
+    pub fn is_join_or_leave(&self) -> bool {
+        !self.text[..self.data_at as usize].ends_with(before_data(ContentKind::Data))
+    }
+
     fn names_epoch(&self) -> bool {
         self.text.starts_with(BEFORE_EPOCH)
     }

@@ -368,6 +368,7 @@ fn joins_and_leaves_cannot_be_forged() {
             let message = Message { channel, epoch: None, offset: 42, at_ms, content: &content };
             let encodings = EncodedMessage::new(&message);
             assert_eq!((encodings.stamp().kind, encodings.content().kind), (kind, kind));
+            assert_eq!(encodings.is_join_or_leave(), kind != ContentKind::Data);
             let encoded = EncodedMessage::new(&message);
             assert_eq!(encoded.data().as_str(), content.data.as_str());
             let mut out = Vec::new();
