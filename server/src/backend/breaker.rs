@@ -118,6 +118,11 @@ impl Breaker {
         true
     }
 
+    /// Whether the breaker is open for all clients, except for a trial.
+    pub(super) fn rejects_all(&self) -> bool {
+        self.open.is_some() && self.is_general()
+    }
+
     /// Whether so many clients fail that the backend must be the cause.
     fn is_general(&self) -> bool {
         let is_first = |(index, caller): &(usize, &HookCaller)| {

@@ -196,8 +196,11 @@ impl Backend {
     ) {
         let now: Timestamp = self.timeouts.clock().now();
         let hook_name = <&str>::from(hook);
-        if self.breaker(hook).lock().record_failure(caller, admitted, now) {
-            self.metrics.set_circuit_open(hook.into(), true);
+        let mut breaker = self.breaker(hook).lock();
+        let has_opened = breaker.record_failure(caller, admitted, now);
+        self.metrics.set_circuit_open(hook.into(), breaker.rejects_all());
+        drop(breaker);
+        if has_opened {
             tracing::warn!(hook = hook_name, %problem, "backend is failing: the circuit breaker is open for the clients whose requests fail");
         } else {
             tracing::debug!(hook = hook_name, %problem, "backend request failed");
