@@ -63,6 +63,18 @@ impl BackendReply {
         Self { status, headers: String::new(), body: String::new(), delay: Duration::ZERO }
     }
 
+    /// Creates a reply that approves the request of any hook: a client is who its token says, or anonymous with all
+    /// permissions.
+    pub fn approval_of(request: &BackendRequest) -> Self {
+        const ANONYMOUS: &str = r#"{"anonymous":true,"channels":{"*":["subscribe","publish","presence"]}}"#;
+        Self::json(match &*request.path {
+            "/connect" if request.json()["user"].is_string() => r#"{"token":true}"#,
+            "/connect" => ANONYMOUS,
+            "/call" => r#"{"data":null}"#,
+            _ => r#"{"allow":true}"#,
+        })
+    }
+
     pub fn json(body: impl fmt::Display) -> Self {
         let headers = "Content-Type: application/json\r\n".to_owned();
         Self { headers, body: body.to_string(), ..Self::status(200) }
@@ -91,17 +103,17 @@ impl Default for Backend {
 }
 
 impl Backend {
-    /// Starts a backend that replies 200 to every request.
+    /// Starts a backend that approves every request.
     pub fn start() -> Self {
         Self::serve(listen().0, Some)
     }
 
-    /// Starts a backend at this address that replies 200 to every request.
+    /// Starts a backend at this address that approves every request.
     pub fn start_at(address: SocketAddr) -> Self {
         Self::serve(TcpListener::bind(address).expect("the address is free"), Some)
     }
 
-    /// Starts a backend with TLS that replies 200 to every request. Certificate and key are PEM files.
+    /// Starts a backend with TLS that approves every request. Certificate and key are PEM files.
     pub fn start_tls(certificate: &Path, key: &Path) -> Self {
         let certificate = CertificateDer::from_pem_file(certificate).expect("a certificate");
         let key = PrivateKeyDer::from_pem_file(key).expect("a key");
@@ -122,7 +134,7 @@ impl Backend {
         over: impl Fn(TcpStream) -> Option<S> + Send + 'static,
     ) -> Self {
         let address = listener.local_addr().expect("the listener is bound");
-        let answering: Mutex<ReplyFn> = Mutex::new(Arc::new(|_| BackendReply::status(200)));
+        let answering: Mutex<ReplyFn> = Mutex::new(Arc::new(BackendReply::approval_of));
         let shared = Arc::new(BackendState { requests: Mutex::default(), reply_fn: answering });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {

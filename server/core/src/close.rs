@@ -39,7 +39,7 @@ pub enum CloseCode {
     TokenExpired = 4003,
     /// The client sent no command for `session.idle`.
     Idle = 4004,
-    /// The limit of connections or sessions is reached, or the backend cannot authenticate the client.
+    /// The limit of connections or sessions is reached.
     Overloaded = 4005,
     /// The session reached `session.lifetime`.
     Lifetime = 4006,
@@ -47,6 +47,8 @@ pub enum CloseCode {
     Disconnected = 4007,
     /// The server process is exiting, and the session continues in the next one.
     Moved = 4008,
+    /// The backend did not answer, or not validly, when it was to authenticate the client.
+    BackendFailed = 4009,
     /// Another connection has taken over the session.
     Replaced = 4100,
     /// An administrator ended the session.
@@ -94,7 +96,7 @@ impl CloseCode {
             }
             Self::TokenExpired => "reconnects with the resume token and a new token",
             Self::Moved => "reconnects with the resume token, to the [next process](#restarts)",
-            Self::Overloaded => {
+            Self::Overloaded | Self::BackendFailed => {
                 "reconnects after the time given in the preceding `goaway`, with its resume token, if it has one"
             }
             Self::Internal | Self::Draining | Self::Idle | Self::Lifetime => {
@@ -120,7 +122,7 @@ impl CloseCode {
             | Self::TokenExpired
             | Self::Disconnected => "suspended",
             Self::Moved => "suspended in the next process",
-            Self::Overloaded | Self::Unauthorized => "unchanged, if there was one",
+            Self::Overloaded | Self::BackendFailed | Self::Unauthorized => "unchanged, if there was one",
             Self::Replaced => "continues on the new connection",
             Self::Normal
             | Self::Internal
@@ -240,6 +242,7 @@ mod tests {
             (4006, "lifetime"),
             (4007, "disconnected"),
             (4008, "moved"),
+            (4009, "backend_failed"),
             (4100, "replaced"),
             (4101, "kicked"),
             (4102, "unauthorized"),

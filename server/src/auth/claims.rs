@@ -30,7 +30,8 @@ pub(super) struct RawClaims {
 /// Supported claims, validated.
 #[derive(Debug)]
 pub(super) struct Claims {
-    pub(super) sub: Arc<str>,
+    /// `None` for an anonymous client.
+    pub(super) sub: Option<Arc<str>>,
     pub(super) iat: Option<UnixTime>,
     pub(super) exp: Option<UnixTime>,
     pub(super) permissions: Permissions,
@@ -38,14 +39,19 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Validates the claims. `name` is the audience that the server expects, if one is configured. A token is
+    /// Validates the claims, which have no `sub` if the client is anonymous. `name` is the audience that the server expects, if one is configured. A token is
     /// expired at its `exp` (RFC 7519, section 4.1.4).
-    pub(super) fn parse(raw: RawClaims, name: Option<&str>, now: UnixTime) -> Result<Self, AuthError> {
+    pub(super) fn parse(
+        raw: RawClaims,
+        is_anonymous: bool,
+        name: Option<&str>,
+        now: UnixTime,
+    ) -> Result<Self, AuthError> {
         check_audience(raw.aud.as_ref(), name)?;
         let permissions = raw.channels.as_ref().map(Permissions::parse).transpose()?.unwrap_or_default();
         let claims = Self {
             join: parse_join(raw.join.as_ref(), &permissions)?,
-            sub: parse_sub(raw.sub)?,
+            sub: (!is_anonymous).then(|| parse_sub(raw.sub)).transpose()?,
             iat: parse_date("iat", raw.iat.as_ref(), Duration::ZERO)?,
             exp: parse_date("exp", raw.exp.as_ref(), ROUND_UP)?,
             permissions,

@@ -17,8 +17,9 @@ pub struct Identity(Option<Arc<Claims>>);
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct IdentityRecord {
+    /// `None` for an anonymous client whose permissions the backend has stated.
     #[n(0)]
-    pub(crate) user: String,
+    pub(crate) user: Option<String>,
     /// Wall-clock time.
     #[n(1)]
     expires_ms: Option<u64>,
@@ -32,18 +33,19 @@ pub(crate) struct IdentityRecord {
 }
 
 impl Identity {
-    /// Identity of an anonymous client, which has all permissions. Used where no token is needed.
+    /// Identity of an anonymous client with all permissions. Used if neither tokens nor the backend authenticate
+    /// clients.
     pub const ANONYMOUS: Self = Self(None);
 
     /// The token's `sub`, or `None` for an anonymous client.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
-        self.0.as_ref().map(|known| &*known.sub)
+        self.0.as_ref()?.sub.as_deref()
     }
 
     /// [`user`](Self::user) as a shared string.
     pub(crate) fn shared_user(&self) -> Option<Arc<str>> {
-        self.0.as_ref().map(|known| Arc::clone(&known.sub))
+        self.0.as_ref()?.sub.clone()
     }
 
     /// Channels that the client's sessions join when they begin.
@@ -62,11 +64,11 @@ impl Identity {
         self.0.as_ref()?.exp
     }
 
-    /// Creates the record for a snapshot, or `None` for an anonymous client.
+    /// Creates the record for a snapshot, or `None` for a client that was not authenticated.
     pub(crate) fn record(&self) -> Option<IdentityRecord> {
         let known = self.0.as_ref()?;
         Some(IdentityRecord {
-            user: known.sub.to_string(),
+            user: self.user().map(ToOwned::to_owned),
             expires_ms: known.exp.map(UnixTime::as_millis),
             rules: known.permissions.clone(),
             issued_ms: known.iat.map(UnixTime::as_millis),
@@ -79,7 +81,7 @@ impl Identity {
         let time = |millis| UnixTime::since_epoch(Duration::from_millis(millis));
         record.map_or(Self::ANONYMOUS, |IdentityRecord { user, expires_ms, rules, issued_ms, join }| {
             Self::from(Claims {
-                sub: user.into(),
+                sub: user.map(Into::into),
                 iat: issued_ms.map(time),
                 exp: expires_ms.map(time),
                 permissions: rules,
@@ -108,27 +110,44 @@ impl From<Claims> for Identity {
     }
 }
 
-/// Claims returned by the backend: either none, or a complete set with `sub`. Claims without `sub` are an
-/// error.
+/// Claims returned by the backend, of one of three kinds:
+/// - those of a token, with `sub`
+/// - `{"anonymous":true,"channels":...}`, possibly with the other claims of a token
+/// - `{"token":true}`: those of the client's own token, which the server has verified
 #[derive(Debug, Deserialize)]
 pub(crate) struct BackendClaims(serde_json::Map<String, Value>);
 
 impl BackendClaims {
-    /// Returns the identity of a client according to the backend, without a signature. `None` if the backend
-    /// returned no claims.
+    /// Returns the identity of a client according to the backend, without a signature. `own` is the identity
+    /// according to the client's token.
     ///
     /// # Errors
-    /// [`AuthError`], as for a token.
-    pub(crate) fn identity(self, now: UnixTime) -> Result<Option<Identity>, AuthError> {
+    /// [`AuthError`], as for a token, or if the claims do not say who the client is.
+    pub(crate) fn identity(self, own: Identity, now: UnixTime) -> Result<Identity, AuthError> {
         let Self(mut said) = self;
-        // The caller has already handled an error.
-        said.remove("error");
-        if said.is_empty() {
-            return Ok(None);
+        let mut states = |claim| match said.remove(claim) {
+            None => Ok(false),
+            Some(Value::Bool(true)) => Ok(true),
+            Some(_) => Err(AuthError::BadClaim { claim, problem: "is not `true`" }),
+        };
+        let (is_anonymous, is_own) = (states("anonymous")?, states("token")?);
+        let bad = |claim, problem| Err(AuthError::BadClaim { claim, problem });
+        match (said.contains_key("sub"), is_anonymous, is_own) {
+            (false, false, false) => return bad("sub", "is missing, and so are `anonymous` and `token`"),
+            (true, false, false) => {}
+            (false, true, false) if !said.contains_key("channels") => {
+                return bad("channels", "is missing, which an anonymous client needs");
+            }
+            (false, true, false) => {}
+            (false, false, true) if own.user().is_none() => {
+                return bad("token", "is set, but the client has no token that the server has verified");
+            }
+            (false, false, true) => return Ok(own),
+            _ => return bad("sub", "must be the only one of `sub`, `anonymous` and `token`"),
         }
         let raw = serde_json::from_value(Value::Object(said)).map_err(|_| AuthError::Malformed)?;
-        let claims = Claims::parse(raw, None, now)?;
+        let claims = Claims::parse(raw, is_anonymous, None, now)?;
         // The backend vouches for the client at this moment.
-        Ok(Some(Claims { iat: claims.iat.or(Some(now)), ..claims }.into()))
+        Ok(Claims { iat: claims.iat.or(Some(now)), ..claims }.into())
     }
 }

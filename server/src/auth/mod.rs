@@ -100,7 +100,7 @@ impl Auth {
         let token = token.filter(|token| !token.is_empty()).ok_or(AuthError::Missing)?;
         let fetched = self.fetched_keys();
         let raw = keys::verify(self.keys.iter().chain(&*fetched), token)?;
-        let claims = Claims::parse(raw, self.audience.as_deref(), now)?;
+        let claims = Claims::parse(raw, false, self.audience.as_deref(), now)?;
         if let Some(longest) = self.max_token_lifetime {
             claims.check_lifetime(longest, now)?;
         }

@@ -124,7 +124,7 @@ mod tests {
 
     fn token(user: &str, issued: Option<u64>) -> Identity {
         let (iat, permissions) = (issued.map(at), Permissions::default());
-        Claims { sub: user.into(), iat, exp: None, permissions, join: Box::default() }.into()
+        Claims { sub: Some(user.into()), iat, exp: None, permissions, join: Box::default() }.into()
     }
 
     #[test]

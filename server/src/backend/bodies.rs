@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::hook::HookError;
+use super::malformed::{MalformedCause, MalformedResponse};
 
 /// Body of a `connect` hook request, sent for a client that has no session yet. Fields that do not apply are
 /// omitted.
@@ -46,22 +47,32 @@ pub(crate) struct HookRequest<'a> {
     pub(crate) data: Option<&'a RawValue>,
 }
 
-/// Body of an approving response.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct HookResponse {
-    /// The result of a call, or the data to publish instead of the client's.
+/// Body of an approving response to a `subscribe` or `publish` hook request.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Approval {
+    /// Must be true. `false` denies the request.
+    #[serde(rename = "allow")]
+    _allow: bool,
+    /// Data to publish instead of the client's.
     pub(crate) data: Option<Box<RawValue>>,
-    /// The channel to subscribe or publish to instead of the requested one.
+    /// Channel to subscribe or publish to instead of the requested one.
     pub(crate) channel: Option<String>,
+}
+
+/// Body of a successful response to a `call` hook request.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CallResult {
+    pub(crate) data: Box<RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Refusal<'a> {
     #[serde(borrow, default)]
     error: Option<RefusalReason<'a>>,
+    allow: Option<bool>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct RefusalReason<'a> {
     #[serde(borrow, default)]
     code: Option<Cow<'a, str>>,
@@ -72,27 +83,40 @@ struct RefusalReason<'a> {
 /// Default message for the client, used if the backend gives no reason.
 const DEFAULT_REFUSAL: &str = "denied by the backend";
 
-/// Maximum sizes of the backend's error code and message, in bytes. Longer ones are not passed to the client.
+/// Maximum sizes of the backend's error code and message, in bytes.
 const MAX_CODE_BYTES: usize = 64;
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// Parses the body of a response: a JSON object that has an `error` field if the backend denies the request.
-/// Returns `None` if the body is malformed.
-pub(super) fn parse_response<T: DeserializeOwned>(body: &[u8]) -> Option<Result<T, HookError>> {
-    // An empty body means approval.
-    let body = if body.is_empty() { b"{}" } else { body };
+/// Parses the body of a response: a JSON object that has an `error` field, or `"allow":false`, if the backend
+/// denies the request. Anything that does not name what it allows is malformed.
+///
+/// # Errors
+/// What is malformed.
+pub(super) fn parse_response<T: DeserializeOwned>(
+    body: &[u8],
+) -> Result<Result<T, HookError>, MalformedResponse> {
+    let malformed = |cause, problem| MalformedResponse { cause, problem };
+    let content = |error: serde_json::Error| malformed(MalformedCause::Content, error.to_string());
+    if body.is_empty() {
+        return Err(malformed(MalformedCause::Empty, "the body is empty".to_owned()));
+    }
     // Check for an object, because serde would also accept an array of the struct's fields.
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return None;
+        return Err(malformed(MalformedCause::NotAnObject, "the body is not a JSON object".to_owned()));
     }
-    let Refusal { error } = serde_json::from_slice(body).ok()?;
-    let Some(RefusalReason { code, message }) = error else {
-        return serde_json::from_slice(body).ok().map(Ok);
+    let Refusal { error, allow } = serde_json::from_slice(body).map_err(content)?;
+    let Some(RefusalReason { code, message }) = error.or((allow == Some(false)).then(Default::default))
+    else {
+        return serde_json::from_slice(body).map(Ok).map_err(content);
     };
-    let code = code.filter(|code| !code.is_empty() && code.len() <= MAX_CODE_BYTES);
-    let message = message.filter(|message| message.len() <= MAX_MESSAGE_BYTES);
-    Some(Err(HookError::Refused {
-        code: code.map(|code| code.into_owned().into()),
+    for (name, text, limit) in [("code", &code, MAX_CODE_BYTES), ("message", &message, MAX_MESSAGE_BYTES)] {
+        if text.as_ref().is_some_and(|text| text.len() > limit) {
+            let problem = format!("the error's `{name}` has more than {limit} bytes");
+            return Err(malformed(MalformedCause::Content, problem));
+        }
+    }
+    Ok(Err(HookError::Refused {
+        code: code.filter(|code| !code.is_empty()).map(|code| code.into_owned().into()),
         message: message.map_or_else(|| DEFAULT_REFUSAL.to_owned(), Cow::into_owned),
     }))
 }
@@ -101,37 +125,58 @@ pub(super) fn parse_response<T: DeserializeOwned>(body: &[u8]) -> Option<Result<
 mod tests {
     use super::*;
 
+    fn parsed<T: DeserializeOwned>(text: &str) -> Result<Result<T, HookError>, String> {
+        parse_response(text.as_bytes()).map_err(|malformed| malformed.to_string())
+    }
+
     #[test]
-    fn responses_are_parsed() {
-        let read = |text: &str| super::parse_response::<HookResponse>(text.as_bytes());
-        let refused = |code: Option<&str>, message: &str| {
-            Err(HookError::Refused { code: code.map(Into::into), message: message.to_owned() })
+    fn approvals_are_stated() {
+        let approved = |text: &str| {
+            let Ok(Ok(Approval { data, channel, .. })) = parsed(text) else {
+                panic!("not an approval: {text}")
+            };
+            (data.map(|data| data.get().to_owned()), channel)
         };
-        let long = "x".repeat(MAX_CODE_BYTES + 1);
-        let table = [
-            ("", Some(Ok((None, None)))),
-            ("{}", Some(Ok((None, None)))),
-            (r#"{"ok":true}"#, Some(Ok((None, None)))),
-            (r#"{"data":{"a": 1}}"#, Some(Ok((Some(r#"{"a": 1}"#), None)))),
-            (r#"{"channel":"b","data":null}"#, Some(Ok((None, Some("b"))))),
-            (r#"{"error":null}"#, Some(Ok((None, None)))),
-            (r#"{"error":{"code":"x","message":"no\n"}}"#, Some(refused(Some("x"), "no\n"))),
-            (r#"{"error":{}}"#, Some(refused(None, DEFAULT_REFUSAL))),
-            (&*format!(r#"{{"error":{{"code":"{long}","message":"m"}}}}"#), Some(refused(None, "m"))),
-            (r#"{"error":"no"}"#, None),
-            ("no", None),
-            ("[]", None),
-            (r#"{"channel":7}"#, None),
-        ];
-        for (text, expected) in table {
-            let answered = read(text);
-            let answered = answered.as_ref().map(|read| match read {
-                Ok(HookResponse { data, channel }) => {
-                    Ok((data.as_deref().map(RawValue::get), channel.as_deref()))
-                }
-                Err(error) => Err(error.clone()),
-            });
-            assert_eq!(answered, expected, "{text}");
+        assert_eq!(approved(r#"{"allow":true}"#), (None, None));
+        assert_eq!(approved(r#"{"allow":true,"error":null,"ok":1}"#), (None, None));
+        assert_eq!(approved(r#"{"allow":true,"data":{"a": 1}}"#), (Some(r#"{"a": 1}"#.to_owned()), None));
+        assert_eq!(approved(r#"{"channel":"b","data":null,"allow":true}"#), (None, Some("b".to_owned())));
+        let long = format!(r#"{{"error":{{"code":"{}"}}}}"#, "x".repeat(MAX_CODE_BYTES + 1));
+        for (text, problem) in [
+            ("", "the body is empty"),
+            ("no", "the body is not a JSON object"),
+            ("[true]", "the body is not a JSON object"),
+            ("{}", "missing field `allow`"),
+            (r#"{"data":1}"#, "missing field `allow`"),
+            (r#"{"channel":"b"}"#, "missing field `allow`"),
+            (r#"{"allow":"true"}"#, "invalid type: string"),
+            (r#"{"allow":true,"channel":7}"#, "invalid type: integer"),
+            (r#"{"error":"no"}"#, "invalid type: string"),
+            (r#"{"allow":true"#, "EOF"),
+            (&*long, "the error's `code` has more than 64 bytes"),
+        ] {
+            let error = parsed::<Approval>(text).expect_err(text);
+            assert!(error.starts_with(problem), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn refusals_may_have_a_code_and_a_message() {
+        for (text, code, message) in [
+            (r#"{"error":{"code":"x","message":"no\n"}}"#, Some("x"), "no\n"),
+            (r#"{"error":{"code":""},"allow":true}"#, None, DEFAULT_REFUSAL),
+            (r#"{"allow":false}"#, None, DEFAULT_REFUSAL),
+        ] {
+            let refusal = HookError::Refused { code: code.map(Into::into), message: message.to_owned() };
+            assert_eq!(parsed::<Approval>(text).map(Result::unwrap_err), Ok(refusal), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_call_has_a_result() {
+        let called =
+            |text| parsed::<CallResult>(text).map(|called| called.map(|called| called.data.get().to_owned()));
+        assert_eq!(called(r#"{"data":null}"#), Ok(Ok("null".to_owned())));
+        assert!(called("{}").is_err_and(|error| error.starts_with("missing field `data`")));
     }
 }

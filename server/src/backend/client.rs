@@ -20,6 +20,7 @@ use super::bodies::parse_response;
 use super::breaker::{Breaker, BreakerPass};
 use super::hook::{HookCaller, HookError, HookKind, MAX_BODY_BYTES};
 use super::in_flight::{InFlight, InFlightPermit};
+use super::malformed::{MalformedCause, MalformedLog, MalformedResponse};
 use super::settings::BackendSettings;
 
 /// Maximum number of idle connections to the backend that are kept for later requests.
@@ -34,6 +35,7 @@ pub(crate) struct Backend {
     client: OutboundClient,
     breakers: Vec<(HookKind, Mutex<Breaker>)>,
     in_flight: Arc<InFlight>,
+    malformed: MalformedLog,
     metrics: Arc<BackendMetrics>,
     timeouts: Arc<Timeouts>,
     entropy: Entropy,
@@ -64,7 +66,8 @@ impl Backend {
             metrics.create_series(hook.into(), HookError::VARIANTS.iter().copied().chain([ANSWERED]));
         }
         let breakers = settings.targets.iter().map(|(hook, _)| (*hook, Mutex::default())).collect();
-        Self { settings, client, breakers, in_flight, metrics, timeouts, entropy, executor }
+        let malformed = MalformedLog::default();
+        Self { settings, client, breakers, in_flight, malformed, metrics, timeouts, entropy, executor }
     }
 
     /// Returns whether a URL is configured for this hook.
@@ -136,10 +139,10 @@ impl Backend {
             }
             Err(problem) => {
                 self.record_failure(hook, caller, admitted, &problem);
-                Err(if matches!(problem, HookFailure::Outbound(OutboundError::TimedOut(_))) {
-                    HookError::TimedOut
-                } else {
-                    HookError::Unavailable
+                Err(match problem {
+                    HookFailure::Outbound(OutboundError::TimedOut(_)) => HookError::TimedOut,
+                    HookFailure::Malformed(_) => HookError::Invalid,
+                    _ => HookError::Unavailable,
                 })
             }
         };
@@ -165,19 +168,31 @@ impl Backend {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
                 Err(HookFailure::Status(reply.status))
             }
-            // An empty body whose length is not stated may be truncated, so it does not count as approval.
-            status if status.is_success() && (reply.has_known_length || !reply.body.is_empty()) => {
-                parse_response(&reply.body).ok_or(HookFailure::Unreadable)
-            }
+            status if status.is_success() => parse_response(&reply.body).map_err(|malformed| {
+                self.malformed.report(hook, &malformed, Some(&reply), timeouts.clock().now());
+                HookFailure::Malformed(malformed)
+            }),
             // Many frameworks express a refusal as a 4xx status.
             status if status.is_client_error() => Ok(match parse_response::<T>(&reply.body) {
-                Some(Err(refused)) => Err(refused),
+                Ok(Err(refused)) => Err(refused),
                 _ => {
-                    Err(HookError::Refused { code: None, message: format!("the backend answered {status}") })
+                    let message = format!("the backend answered {status}");
+                    if matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
+                        let (cause, problem) = (MalformedCause::Status, message.clone());
+                        let malformed = MalformedResponse { cause, problem };
+                        self.malformed.report(hook, &malformed, Some(&reply), timeouts.clock().now());
+                    }
+                    Err(HookError::Refused { code: None, message })
                 }
             }),
             status => Err(HookFailure::Status(status)),
         }
+    }
+
+    /// Logs that the content of an approving response cannot be used. The request is denied.
+    pub(crate) fn report_invalid(&self, hook: HookKind, problem: String) {
+        let malformed = MalformedResponse { cause: MalformedCause::Content, problem };
+        self.malformed.report(hook, &malformed, None, self.timeouts.clock().now());
     }
 
     fn record_success(&self, hook: HookKind) {
@@ -224,6 +239,6 @@ enum HookFailure {
     Outbound(OutboundError),
     #[error("the backend answered {0}")]
     Status(StatusCode),
-    #[error("the backend's response is malformed")]
-    Unreadable,
+    #[error("the backend's response is not valid: {0}")]
+    Malformed(MalformedResponse),
 }

@@ -10,9 +10,10 @@ mod breaker;
 mod client;
 mod hook;
 mod in_flight;
+mod malformed;
 mod settings;
 
-pub(crate) use bodies::{ConnectHookRequest, HookRequest, HookResponse};
+pub(crate) use bodies::{Approval, CallResult, ConnectHookRequest, HookRequest};
 pub(crate) use client::Backend;
 pub(crate) use hook::{HookCaller, HookError, HookKind};
 pub(crate) use settings::BackendSettings;

@@ -93,18 +93,21 @@ impl Services {
         let hook_caller = HookCaller { owner: QuotaOwner::new(own.shared_user(), address), session: None };
         let by_backend = RefusalReason::Backend;
         match backend.call::<BackendClaims>(HookKind::Connect, hook_caller, &hook_request).await {
-            Ok(claimed) => match claimed.identity(self.timeouts.clock().unix_now()) {
-                Ok(identity) => Ok(identity.unwrap_or(own)),
-                Err(error) => refused(
-                    CloseCode::Overloaded,
-                    by_backend,
-                    &format!("invalid answer from the backend: {error}"),
-                ),
+            Ok(claimed) => match claimed.identity(own, self.timeouts.clock().unix_now()) {
+                Ok(identity) => Ok(identity),
+                Err(error) => {
+                    backend.report_invalid(HookKind::Connect, error.to_string());
+                    let detail = format!("the backend's answer is not valid: {error}");
+                    refused(CloseCode::BackendFailed, by_backend, &detail)
+                }
             },
             Err(error @ HookError::Refused { .. }) => {
                 refused(CloseCode::Unauthorized, by_backend, &error.to_string())
             }
-            Err(error) => refused(CloseCode::Overloaded, by_backend, &error.to_string()),
+            Err(error @ HookError::Overloaded) => {
+                refused(CloseCode::Overloaded, by_backend, &error.to_string())
+            }
+            Err(error) => refused(CloseCode::BackendFailed, by_backend, &error.to_string()),
         }
     }
 

@@ -12,6 +12,11 @@ use crate::session::{AttachRefusal, SessionCell};
 /// connection can read it.
 const SUPERSEDED: &str = "the connection has ended, and the session has a newer one";
 
+/// Whether the client has to come back later, although nothing is wrong with its token.
+fn is_temporary(code: CloseCode) -> bool {
+    matches!(code, CloseCode::Overloaded | CloseCode::BackendFailed)
+}
+
 /// Why a client gets no session.
 #[derive(Debug)]
 pub(crate) enum Refusal {
@@ -48,9 +53,7 @@ impl Refusal {
     pub(crate) fn reply(self, send_away: impl FnOnce(CloseCode) -> Reply) -> Reply {
         let error = match self {
             Self::Request(error) => error,
-            Self::Unidentified(code) if code != CloseCode::Overloaded => {
-                ApiError::unauthorized(code.reason())
-            }
+            Self::Unidentified(code) if !is_temporary(code) => ApiError::unauthorized(code.reason()),
             Self::NotAttached(AttachRefusal::WrongUser) => {
                 ApiError::forbidden("the session belongs to another user")
             }
@@ -101,7 +104,7 @@ impl Refusal {
             CloseCode::Moved => CloseCode::Draining,
             code => code,
         };
-        let is_unidentified = matches!(self, Self::Unidentified(code) if code != CloseCode::Overloaded);
+        let is_unidentified = matches!(self, Self::Unidentified(code) if !is_temporary(code));
         let status = if is_unidentified { 401 } else { 503 };
         let advice = match code.allows_reconnect() {
             true => Advice::handshake(retry_delay(code, &services.entropy)),

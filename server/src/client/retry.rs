@@ -22,7 +22,7 @@ const NEVER: Duration = Duration::from_millis(i32::MAX as u64);
 /// Returns how long a client should wait before it reconnects.
 pub(crate) fn retry_delay(code: CloseCode, entropy: &Entropy) -> Duration {
     match code {
-        CloseCode::Draining | CloseCode::Overloaded => {
+        CloseCode::Draining | CloseCode::Overloaded | CloseCode::BackendFailed => {
             Duration::from_millis(entropy.number_in(DRAIN_SPREAD_MS))
         }
         CloseCode::Moved => Duration::from_millis(entropy.number_in(MOVED_SPREAD_MS)),

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::errors::{bad_data, invalid_answer};
 use super::{CommandContext, StartedCommand};
-use crate::backend::{HookKind, HookRequest};
+use crate::backend::{CallResult, HookKind, HookRequest};
 
 /// Maximum length of a method name, in bytes.
 const MAX_METHOD_BYTES: usize = 255;
@@ -20,7 +20,7 @@ pub(super) fn call(context: CommandContext<'_>, method: &str, data: &str) -> Sta
         let message = format!("a method name must have 1 to {MAX_METHOD_BYTES} bytes");
         return Err(CommandError { code: ErrorCode::Malformed, message });
     }
-    let Some(answer) = context.ask(HookKind::Call, || HookRequest {
+    let Some(answer) = context.ask::<CallResult>(HookKind::Call, || HookRequest {
         method: Some(method),
         data: serde_json::from_str(data.as_str()).ok(),
         ..HookRequest::default()
@@ -29,10 +29,8 @@ pub(super) fn call(context: CommandContext<'_>, method: &str, data: &str) -> Sta
         return Err(CommandError { code: ErrorCode::UnknownCommand, message });
     };
     let called = async move {
-        let data = answer.await?.data;
         // Make the data compact, because it has to fit on one line of an event stream.
-        let data = data.as_deref().map_or(Ok("null".to_owned()), compact)?;
-        Ok(Success::Called { data: data.into() })
+        Ok(Success::Called { data: compact(&answer.await?.data)?.into() })
     };
     Ok(EngineResponse::Pending(called.boxed()))
 }

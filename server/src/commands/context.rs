@@ -1,22 +1,22 @@
-use encke_broker::channel::ChannelName;
+use std::sync::Arc;
+
 use encke_core::dialect::CommandError;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
 
-use super::errors::{bad_channel, forbidden, not_allowed};
-use crate::auth::Permission;
-use crate::backend::{HookCaller, HookKind, HookRequest, HookResponse};
+use crate::backend::{HookCaller, HookKind, HookRequest};
 use crate::client::{Attachment, Services};
 use crate::session::{ClientInput, CommandSource, SessionCell};
 
 /// Future that completes with the backend's answer.
-pub(super) type HookAnswer = BoxFuture<'static, Result<HookResponse, CommandError>>;
+pub(super) type HookAnswer<T> = BoxFuture<'static, Result<T, CommandError>>;
 
 /// The session and the services that a command uses, and how the command arrived.
 #[derive(Clone, Copy)]
 pub(crate) struct CommandContext<'a> {
     pub(crate) session: &'a SessionCell,
-    pub(crate) services: &'a Services,
+    pub(crate) services: &'a Arc<Services>,
     pub(crate) source: CommandSource,
 }
 
@@ -33,49 +33,17 @@ impl CommandContext<'_> {
         self.services.sessions.lifecycle.handle_client_input(self.session, self.source, input)
     }
 
-    /// Returns the channel's name, if the client has this permission on the channel.
-    pub(super) fn allowed_channel(
-        self,
-        permission: Permission,
-        text: &str,
-    ) -> Result<ChannelName, CommandError> {
-        let name = match permission {
-            Permission::Publish => {
-                let max_bytes = self.services.settings.channel_name_bytes;
-                ChannelName::for_publish(text, max_bytes).map_err(bad_channel)?
-            }
-            Permission::Subscribe | Permission::Presence => self.channel_name(text)?,
-        };
-        if !self.session.identity().allows(permission, name.as_str()) {
-            return Err(not_allowed(permission));
-        }
-        let rules = self.services.logs.channels.namespaces().rules_of(name.as_str());
-        match permission {
-            Permission::Publish if !rules.publish => {
-                Err(forbidden("clients may not publish to this channel"))
-            }
-            Permission::Presence if !rules.presence => {
-                Err(forbidden("clients may not list the subscribers of this channel"))
-            }
-            Permission::Publish | Permission::Presence | Permission::Subscribe => Ok(name),
-        }
-    }
-
-    pub(super) fn channel_name(self, text: &str) -> Result<ChannelName, CommandError> {
-        ChannelName::new(text, self.services.settings.channel_name_bytes).map_err(bad_channel)
-    }
-
     /// Asks the backend about a command. `None` if this hook is disabled.
-    pub(super) fn ask<'r>(
+    pub(super) fn ask<'r, T: DeserializeOwned + Send + 'static>(
         self,
         hook: HookKind,
         request: impl FnOnce() -> HookRequest<'r>,
-    ) -> Option<HookAnswer> {
+    ) -> Option<HookAnswer<T>> {
         let backend = self.services.access.backend_for(hook)?;
         let (id, identity) = (self.session.id(), self.session.identity());
         let request = HookRequest { session: Some(id.to_string()), user: identity.user(), ..request() };
         let caller = HookCaller { owner: self.session.quota_owner(self.source), session: Some(id.number()) };
-        let answer = backend.call::<HookResponse>(hook, caller, &request);
+        let answer = backend.call::<T>(hook, caller, &request);
         Some(answer.map(|answer| answer.map_err(CommandError::from)).boxed())
     }
 }

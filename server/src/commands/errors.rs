@@ -79,8 +79,8 @@ pub(super) fn engine_failed(error: EngineError) -> CommandError {
 
 /// Returns the error for an unusable response from the backend. The client is not at fault.
 pub(super) fn invalid_answer(error: &dyn Display) -> CommandError {
-    let message = format!("invalid answer from the backend: {error}");
-    CommandError { code: ErrorCode::Unavailable, message }
+    let message = format!("the backend's answer is not valid: {error}");
+    CommandError { code: ErrorCode::BackendError, message }
 }
 
 impl From<HookError> for CommandError {
@@ -91,6 +91,7 @@ impl From<HookError> for CommandError {
             HookError::Refused { code: None, .. } => return forbidden(message),
             HookError::Unavailable => ErrorCode::Unavailable,
             HookError::TimedOut => ErrorCode::Timeout,
+            HookError::Invalid => ErrorCode::BackendError,
             HookError::Overloaded => ErrorCode::Overloaded,
             HookError::TooLarge => ErrorCode::TooLarge,
         };

@@ -5,6 +5,7 @@ mod context;
 mod errors;
 mod handler;
 mod pending;
+mod permission;
 mod presence;
 mod publish;
 mod refresh;

@@ -1,10 +1,15 @@
+use std::future::IntoFuture;
+use std::sync::Arc;
+
 use encke_broker::channel::ChannelName;
-use encke_broker::engine::{Presence, UserSessions};
+use encke_broker::engine::{EngineResponse, Presence, UserSessions};
 use encke_core::dialect::{Member, SharedJson, Success, UserPresence};
+use futures_util::FutureExt;
 
 use super::errors::engine_failed;
-use super::{CommandContext, StartedCommand};
+use super::{CommandContext, CommandOutcome, StartedCommand};
 use crate::auth::Permission;
+use crate::client::Services;
 
 /// Maximum number of members listed in a presence response, which also states their total number.
 const MAX_MEMBERS: usize = 256;
@@ -17,19 +22,27 @@ const MAX_LIST_BYTES: usize = 40 * 1024;
 const BYTES_WITH_SESSION: usize = 120;
 const BYTES_WITHOUT_SESSION: usize = 80;
 
-/// Lists the subscribers of a channel.
+/// Lists the subscribers of a channel, if the backend allows the client to subscribe to it.
 pub(super) fn presence(context: CommandContext<'_>, channel: &str) -> StartedCommand {
     let name = context.allowed_channel(Permission::Presence, channel)?;
-    let services = context.services;
+    let Some(approved) = context.ask_to_subscribe(Permission::Presence, &name) else {
+        return Ok(list(context.services, &name));
+    };
+    let services = Arc::clone(context.services);
+    let listed = async move { list(&services, &approved.await?).into_future().await };
+    Ok(EngineResponse::Pending(listed.boxed()))
+}
+
+fn list(services: &Services, name: &ChannelName) -> EngineResponse<CommandOutcome> {
     let channels = &services.logs.channels;
     let changes = channels.get(name.as_str()).map_or(0, |channel| channel.subscriber_changes());
     // Join and leave notices identify members by their sessions.
     let is_named = channels.namespaces().rules_of(name.as_str()).join_leave;
-    let reply = services.presence_replies.get_or(&name, changes, services.timeouts.clock().now(), || {
-        let (name, presence) = (name.clone(), services.logs.engine.presence(&name, 0, MAX_MEMBERS));
+    let reply = services.presence_replies.get_or(name, changes, services.timeouts.clock().now(), || {
+        let (name, presence) = (name.clone(), services.logs.engine.presence(name, 0, MAX_MEMBERS));
         presence.map(move |presence| Ok(render(&name, presence.map_err(engine_failed)?, is_named)))
     });
-    Ok(reply.map(|reply| reply.map(Success::Shared)))
+    reply.map(|reply| reply.map(Success::Shared))
 }
 
 fn render(name: &ChannelName, mut presence: Presence, is_named: bool) -> SharedJson {

@@ -1,9 +1,10 @@
+use encke_broker::channel::ChannelName;
 use encke_broker::engine::EngineResponse;
 use encke_core::dialect::{CommandError, ErrorCode, Success};
 use encke_core::message::CompactJson;
 
 use super::call::call;
-use super::errors::{bad_data, not_allowed};
+use super::errors::{bad_channel, bad_data, not_allowed};
 use super::{CommandContext, StartedCommand};
 use crate::auth::Permission;
 use crate::backend::HookKind;
@@ -11,7 +12,7 @@ use crate::backend::HookKind;
 /// Passes a service message to the server's own code or, if that does not accept it, to the backend.
 pub(super) fn service(context: CommandContext<'_>, channel: &str, data: &str) -> StartedCommand {
     let CommandContext { session, services, .. } = context;
-    let name = context.channel_name(channel)?;
+    let name = ChannelName::new(channel, services.settings.channel_name_bytes).map_err(bad_channel)?;
     if !session.identity().allows(Permission::Publish, name.as_str()) {
         return Err(not_allowed(Permission::Publish));
     }

@@ -21,20 +21,20 @@ use crate::commands::CommandContext;
 use crate::session::{ClientInput, CommandSource, SessionHandle};
 
 /// Creates a session on a slow engine.
-fn session() -> (Services, SessionHandle, Arc<SlowControl>) {
+fn session() -> (Arc<Services>, SessionHandle, Arc<SlowControl>) {
     let (context, held) = on_slow_engine();
     let token = attach(&context, None).session.resume_token().expose();
     let session = context.sessions.find(&token).expect("the session exists");
-    (context, session, held)
+    (Arc::new(context), session, held)
 }
 
 /// Returns the context of commands that arrive on a request, not on the session's connection.
-fn speaker<'a>(session: &'a SessionHandle, context: &'a Services) -> CommandContext<'a> {
+fn speaker<'a>(session: &'a SessionHandle, context: &'a Arc<Services>) -> CommandContext<'a> {
     CommandContext { session, services: context, source: CommandSource::request(ADDRESS) }
 }
 
 /// Creates a session that ended for this reason after a request had found it.
-fn ended(reason: CloseReason) -> (Services, SessionHandle) {
+fn ended(reason: CloseReason) -> (Arc<Services>, SessionHandle) {
     let (context, session, _) = session();
     assert!(speaker(&session, &context).apply(ClientInput::Command), "the command is accepted");
     speaker(&session, &context).apply(ClientInput::Close(reason));
@@ -43,7 +43,7 @@ fn ended(reason: CloseReason) -> (Services, SessionHandle) {
 
 /// Returns the response to commands whose session ends while the engine has not yet answered the first
 /// publish.
-fn answer(commands: &str, end: impl FnOnce(&Services, &SessionHandle)) -> (StatusCode, String) {
+fn answer(commands: &str, end: impl FnOnce(&Arc<Services>, &SessionHandle)) -> (StatusCode, String) {
     let (context, session, held) = session();
     let mut reply = pin!(carry_out_all(commands.as_bytes(), speaker(&session, &context)));
     let mut task = TaskContext::from_waker(Waker::noop());
@@ -59,7 +59,7 @@ fn answer(commands: &str, end: impl FnOnce(&Services, &SessionHandle)) -> (Statu
     (status, String::from_utf8(body.into()).expect("text"))
 }
 
-fn close(reason: CloseReason) -> impl Fn(&Services, &SessionHandle) {
+fn close(reason: CloseReason) -> impl Fn(&Arc<Services>, &SessionHandle) {
     move |context, session| _ = speaker(session, context).apply(ClientInput::Close(reason))
 }
 

@@ -91,7 +91,7 @@ async fn commands(
     timeout: &RequestTimeout,
     context: &Context,
 ) -> Result<Reply, ApiError> {
-    let (services, within) = (&*context.client, context.handshake_timeout);
+    let (services, within) = (&context.client, context.handshake_timeout);
     services.count_request(session).await;
     body::check_json(&head.headers)?;
     let limits = BodyLimits { max_bytes: services.settings.max_message, timeout: within };

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use encke_timeouts::{Timeouts, WheelTimer};
 use encke_tls::{TlsError, authorities, trusting};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING, USER_AGENT};
+use hyper::header::{HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
@@ -41,9 +41,8 @@ pub struct OutboundClient {
 #[derive(Debug)]
 pub struct OutboundResponse {
     pub status: StatusCode,
+    pub headers: HeaderMap,
     pub body: Bytes,
-    /// Whether the response stated its length. A body that ends when the connection closes may be truncated.
-    pub has_known_length: bool,
 }
 
 /// Why a request got no readable response.
@@ -139,10 +138,7 @@ impl OutboundClient {
             // A connection can be reused only if its response was read to the end.
             let body = Limited::new(body, limit).collect().await;
             let body = body.map_err(|_| OutboundError::Unreadable { status: head.status, limit })?;
-            let says_length =
-                [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| head.headers.contains_key(name));
-            let has_known_length = says_length || head.status == StatusCode::NO_CONTENT;
-            Ok(OutboundResponse { status: head.status, body: body.to_bytes(), has_known_length })
+            Ok(OutboundResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
         };
         self.timeouts.within(timeout, exchange).await.unwrap_or(Err(OutboundError::TimedOut(timeout)))
     }

@@ -11,7 +11,7 @@ mod signature;
 mod target;
 
 pub use backoff::Backoff;
-pub use client::{OutboundClient, OutboundError, Trust};
+pub use client::{OutboundClient, OutboundError, OutboundResponse, Trust};
 pub use pending::Pending;
 pub use signature::{Secret, headers};
 pub use target::Target;

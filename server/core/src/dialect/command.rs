@@ -228,6 +228,8 @@ pub enum ErrorCode {
     TooLarge,
     /// The backend did not answer in time; nothing that depends on its answer was done.
     Timeout,
+    /// The backend's answer does not say what is allowed; nothing was done.
+    BackendError,
     /// An error code defined by the backend.
     #[serde(untagged)]
     Backend(Box<str>),

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::TextSink;
 use encke_core::dialect::bayeux::{Advice, BadMessage, Bayeux, ClientMessage, MessageKind, MessageReply};
@@ -34,7 +36,7 @@ impl TextSink for Replies {
 pub(super) async fn commands<'t>(
     messages: Vec<Result<ClientMessage<'t>, BadMessage>>,
     requester: &Requester,
-    services: &Services,
+    services: &Arc<Services>,
     has_session: impl Fn(),
 ) -> (Replies, Option<ClientMessage<'t>>) {
     let (mut replies, mut connect) = (Replies::default(), None);
@@ -59,7 +61,7 @@ pub(super) async fn commands<'t>(
 async fn command(
     message: ClientMessage<'_>,
     requester: &Requester,
-    services: &Services,
+    services: &Arc<Services>,
     replies: &mut Replies,
 ) -> bool {
     let found = session(&message, services).and_then(|session| {

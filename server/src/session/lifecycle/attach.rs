@@ -191,9 +191,7 @@ impl Sessions {
             step.outputs.extend(outputs);
             self.table.add_to_users(&session, state);
         });
-        if let Some(user) = request.identity.user() {
-            self.complete_user_session(&session, user, &request.identity);
-        }
+        self.complete_opening(&session, &request.identity);
         if self.is_draining() {
             // The drain began while this session was being opened.
             self.lifecycle.handle(&session, Input::Close(CloseReason::Draining));
@@ -220,14 +218,16 @@ impl Sessions {
         }
     }
 
-    /// Completes the opening of a user's session, once lookups by user can find it.
-    fn complete_user_session(&self, session: &SessionCell, user: &str, identity: &Identity) {
-        // Check again: the user may have been revoked after the token was checked and before lookups could
-        // find this session.
-        if self.revocations.check(identity, self.timeouts.clock().unix_now()).is_err() {
-            return self.lifecycle.handle(session, Input::Close(CloseReason::Kicked));
+    /// Completes the opening of a session, once lookups by user can find it.
+    fn complete_opening(&self, session: &SessionCell, identity: &Identity) {
+        if let Some(user) = identity.user() {
+            // Check again: the user may have been revoked after the token was checked and before lookups could
+            // find this session.
+            if self.revocations.check(identity, self.timeouts.clock().unix_now()).is_err() {
+                return self.lifecycle.handle(session, Input::Close(CloseReason::Kicked));
+            }
+            self.subscriptions.subscribe_to_user_log(session, user);
         }
-        self.subscriptions.subscribe_to_user_log(session, user);
         self.subscriptions.join_token_channels(session, identity, &Identity::ANONYMOUS);
     }
 }

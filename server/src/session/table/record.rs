@@ -112,7 +112,7 @@ impl StoredSession {
 
     /// Returns the name of the session's user; `None` if the client is anonymous.
     pub(crate) fn user(&self) -> Option<&str> {
-        self.identity.as_ref().map(|identity| &*identity.user)
+        self.identity.as_ref()?.user.as_deref()
     }
 
     pub(crate) fn transport_name(&self) -> &'static str {

@@ -62,16 +62,18 @@ fn answer_of_the_backend_is_passed_on() {
     let mut client = server.client_of("alice");
     let deep = format!(r#"{{"data":{}1{}}}"#, "[".repeat(80), "]".repeat(80));
     let long = format!(r#"{{"data":"{}"}}"#, "x".repeat(70_000));
-    let too_deep = "invalid answer from the backend: data is nested deeper than 64 levels";
+    let too_deep = "the backend's answer is not valid: data is nested deeper than 64 levels";
     let no_room = error("no_such_room", "there is no room 7");
     let ok = |data: Value| json!({"ok": {"data": data}});
-    let failed = json!("unavailable");
+    let (failed, invalid) = (json!("unavailable"), json!("backend_error"));
     let table = [
         (BackendReply::status(500), failed.clone()),
         (BackendReply::status(0), failed.clone()),
-        (BackendReply::json("no JSON"), failed.clone()),
-        (BackendReply::status(200), ok(Value::Null)),
-        (BackendReply::status(204), ok(Value::Null)),
+        (BackendReply::json("no JSON"), invalid.clone()),
+        (BackendReply::json(r#"{"data":null}"#), ok(Value::Null)),
+        (BackendReply::status(200), invalid.clone()),
+        (BackendReply::status(204), invalid.clone()),
+        (BackendReply::json("{}"), invalid.clone()),
         (BackendReply::json(r#"{"data": [1,  2]}"#), ok(json!([1, 2]))),
         (BackendReply::json(&no_room), no_room),
         (BackendReply::json(r#"{"error":{}}"#), error("forbidden", "denied by the backend")),
@@ -80,10 +82,9 @@ fn answer_of_the_backend_is_passed_on() {
             BackendReply { status: 422, ..BackendReply::json(r#"{"error":{"code":"bad"}}"#) },
             error("bad", "denied by the backend"),
         ),
-        (BackendReply::json(deep), error("unavailable", too_deep)),
+        (BackendReply::json(deep), error("backend_error", too_deep)),
         (BackendReply::json(long), failed.clone()),
-        // The end of the connection delimits this body, so it may be incomplete.
-        (BackendReply::status(BackendReply::TRUNCATED), failed.clone()),
+        (BackendReply::status(BackendReply::TRUNCATED), invalid),
     ];
     let requests = table.len();
     for (answer, expected) in table {
@@ -153,7 +154,7 @@ fn calls_fail_without_a_request_while_the_backend_does_not_answer() {
     let before = backend.requests().len();
     client.assert_refused(call("x", 1), "unavailable");
     assert_eq!(backend.requests().len(), before, "the backend is not called");
-    backend.reply_with_status(200);
+    backend.reply_with(BackendReply::approval_of);
     // The server calls the backend again after a pause of a second, which doubles if a trial request fails.
     eventually("the backend is called again", || {
         let answer = reply(&mut client, &call("x", 1));

@@ -18,7 +18,7 @@ use crate::tokens::refused_with;
 use crate::users::assert_user;
 
 const TOKEN_EXPIRED: u16 = 4003;
-const OVERLOADED: u16 = 4005;
+const BACKEND_FAILED: u16 = 4009;
 const UNAUTHORIZED: u16 = 4102;
 
 fn launch(backend: &Backend) -> Launch {
@@ -201,21 +201,59 @@ fn session_with_an_expired_identity_is_authenticated_again() {
 fn failing_backend_refuses_clients_with_a_retry_delay() {
     let backend = Backend::start();
     let server = launch(&backend).start();
-    for answer in [
-        BackendReply::status(500),
-        BackendReply::status(0),
-        BackendReply::json(r#"{"channels":{}}"#),
-        BackendReply::json(r#"{"user":"alice"}"#),
-        BackendReply::json(r#"{"sub":null}"#),
+    for (answer, problem) in [
+        (BackendReply::status(500), None),
+        (BackendReply::status(0), None),
+        (BackendReply::status(204), Some("the body is empty")),
+        (BackendReply::status(200), None),
+        (BackendReply::json("<html>"), Some("the body is not a JSON object")),
+        (BackendReply::json("{}"), Some("`sub` is missing, and so are `anonymous` and `token`")),
+        (BackendReply::json(r#"{"allow":true}"#), None),
+        (BackendReply::json(r#"{"channels":{}}"#), None),
+        (BackendReply::json(r#"{"user":"alice"}"#), None),
+        (BackendReply::json(r#"{"sub":null}"#), None),
+        (BackendReply::json(r#"{"anonymous":true}"#), None),
+        (BackendReply::json(r#"{"anonymous":1,"channels":{}}"#), None),
+        (BackendReply::json(r#"{"anonymous":true,"sub":"alice","channels":{}}"#), None),
+        // The server has no keys, so it has verified no token.
+        (BackendReply::json(r#"{"token":true}"#), None),
     ] {
+        let sent = format!("{answer:?}");
         backend.reply_with(move |_| answer.clone());
         let mut client = RawClient::upgraded(server.public, "");
         let goaway = client.object();
-        assert_eq!(goaway["goaway"]["reason"], "overloaded", "{goaway}");
+        assert_eq!(goaway["goaway"]["reason"], "backend_failed", "{sent}: {goaway}");
         assert!(goaway["goaway"]["retry_ms"].is_u64());
-        assert_eq!(client.close_code(), OVERLOADED);
+        assert_eq!(client.close_code(), BACKEND_FAILED, "{sent}");
+        if let Some(problem) = problem {
+            let line = server.logs.await_line(problem);
+            assert!(line.contains("WARN") && line.contains(r#""hook":"connect""#), "{line}");
+        }
+        // A success closes the circuit breaker.
+        backend.reply_with(BackendReply::approval_of);
+        server.client();
     }
-    assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
+    assert_eq!(server.admin.metrics().events("opened", "connect"), 14.0, "only these are admitted");
+}
+
+/// Anonymous clients have the permissions that the backend names, and no others.
+#[test]
+fn anonymous_clients_have_only_the_permissions_that_the_backend_names() {
+    let backend = Backend::start();
+    backend.reply_with(|_| {
+        BackendReply::json(
+            json!({"anonymous": true, "channels": {"lobby": ["subscribe"]}, "join": ["lobby"]}),
+        )
+    });
+    let server = launch(&backend).start();
+    let mut client = Client::connect(server.public, "");
+    assert_eq!(client.object()["subscribed"]["channel"], "lobby");
+    client.assert_refused(r#"{"id":1,"subscribe":{"channel":"/**"}}"#, "forbidden");
+    client.assert_refused(r#"{"id":2,"publish":{"channel":"lobby","data":1}}"#, "forbidden");
+    client.assert_refused(r#"{"id":3,"presence":{"channel":"lobby"}}"#, "forbidden");
+    server.admin.publish("lobby", 1);
+    let message = client.object()["message"].take();
+    assert_eq!((&message["channel"], message.get("user")), (&json!("lobby"), None));
 }
 
 /// The backend is not called for requests that are invalid, have an invalid token, come from pages of foreign
@@ -280,7 +318,7 @@ fn new_clients_do_not_use_up_the_requests_in_flight() {
     let backend = Backend::start();
     backend.reply_with(|request| {
         let waits = request.path == "/connect" && request.json()["token"] == "slow";
-        BackendReply::status(200).delayed_by(Duration::from_secs(if waits { 60 } else { 0 }))
+        BackendReply::approval_of(request).delayed_by(Duration::from_secs(if waits { 60 } else { 0 }))
     });
     let launch = launch_without_keys(&backend, &["connect", "call"]).set("backend.max_in_flight=8");
     let server = launch.set("backend.timeout=20s").set("limits.handshake_timeout=30s").start();

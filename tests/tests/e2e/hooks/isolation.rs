@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::launch_with_hooks;
 
 const HOOKS: [&str; 4] = ["connect", "subscribe", "publish", "call"];
-const OVERLOADED: u16 = 4005;
+const BACKEND_FAILED: u16 = 4009;
 
 fn publish_and_call(data: &str) -> [Value; 2] {
     [
@@ -35,14 +35,14 @@ fn failures_of_one_client_refuse_no_other() {
     backend.reply_with(|request| {
         let body = request.json();
         let fails = body["user"] == "eve" || body["channel"] == "bad" || body["data"] == "bad";
-        BackendReply::status(if fails { 500 } else { 200 })
+        if fails { BackendReply::status(500) } else { BackendReply::approval_of(request) }
     });
     let server = launch_with_hooks(&backend, &HOOKS).start();
     let mut client = server.client_of("mallory");
     for round in 0..3 {
         for _ in 0..6 {
             let connect = format!("token={}", token("eve", json!({})));
-            assert_eq!(Client::refusal_code(server.public, &connect), OVERLOADED);
+            assert_eq!(Client::refusal_code(server.public, &connect), BACKEND_FAILED);
             let subscribe = json!({"id": 0, "subscribe": {"channel": "bad"}});
             for command in [subscribe].into_iter().chain(publish_and_call("bad")) {
                 client.assert_refused(command, "unavailable");
@@ -65,7 +65,7 @@ fn slow_calls_of_some_clients_refuse_no_other() {
         if request.json()["data"] == "slow" {
             until("the calls are released", || is_released.load(Ordering::Acquire));
         }
-        BackendReply::status(200)
+        BackendReply::approval_of(request)
     });
     let server = launch_with_hooks(&backend, &HOOKS)
         .set("backend.max_in_flight=64")

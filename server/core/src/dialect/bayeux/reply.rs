@@ -194,6 +194,7 @@ fn code(code: &ErrorCode) -> u16 {
         ErrorCode::UnknownCommand => 404,
         ErrorCode::TooLarge => 413,
         ErrorCode::Limit | ErrorCode::RateLimited => 429,
+        ErrorCode::BackendError => 502,
         ErrorCode::Unavailable
         | ErrorCode::OutcomeUnknown
         | ErrorCode::Overloaded

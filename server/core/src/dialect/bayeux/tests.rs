@@ -405,6 +405,7 @@ fn errors_have_the_specified_codes() {
         (ErrorCode::UnknownCommand, "404"),
         (ErrorCode::Limit, "429"),
         (ErrorCode::RateLimited, "429"),
+        (ErrorCode::BackendError, "502"),
         (ErrorCode::Unavailable, "503"),
         (ErrorCode::OutcomeUnknown, "503"),
         (ErrorCode::Overloaded, "503"),

@@ -198,7 +198,11 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
     fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>) {
         let mut frames = Frames(out);
         // Say when to reconnect, if the client has to wait.
-        if matches!(code, CloseCode::Draining | CloseCode::Moved | CloseCode::Overloaded) {
+        let is_spread = matches!(
+            code,
+            CloseCode::Draining | CloseCode::Moved | CloseCode::Overloaded | CloseCode::BackendFailed
+        );
+        if is_spread {
             D::Dialect::default().notify(&goaway(code, &services.entropy), &mut frames);
         }
         frames.close(code);
