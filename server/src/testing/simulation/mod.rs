@@ -47,7 +47,7 @@ use crate::public::{self, accept_events, parse_query};
 use crate::server::assembly;
 use crate::server::expiry::ExpiryDispatcher;
 use crate::server::parking_threads::ParkingThreads;
-use crate::session::{Channel, SessionRef};
+use crate::session::{Arrival, Channel, SessionRef};
 
 use engine::make_engine;
 
@@ -94,6 +94,10 @@ pub struct SimulatedServer {
     outstanding_answers: Arc<AtomicUsize>,
     poller: Arc<SimulatedPoller>,
 }
+
+/// Place of a request in the order in which the server numbers them.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestArrival(Arrival);
 
 /// State of the wheel's loop.
 #[derive(Clone, Copy, Debug)]
@@ -254,10 +258,16 @@ impl SimulatedServer {
         self.outstanding_answers.load(Ordering::Relaxed)
     }
 
+    /// Numbers a request that arrives now. It may be handled after requests that arrive later.
+    pub fn number_request(&self) -> RequestArrival {
+        RequestArrival(self.public.arrivals.next())
+    }
+
     /// Serves a WebSocket whose upgrade request was just answered with 101.
     pub fn serve_websocket(&self, socket: impl SimulatedSocket, address: IpAddr, query: &str) -> Task {
         let client = &self.public.client;
-        let caller = Caller::from_request(&Request::new(()), address, &client.access.auth);
+        let caller = Caller::from_request(&Request::new(()), address, &client.access.auth)
+            .with_arrival(self.public.arrivals.next());
         let open_connection = self.public.connections.enter(None);
         let upgrade = Upgrade { caller, wanted: parse_query(query), open_connection, answer: Vec::new() };
         let upgraded = std::future::ready(Some((socket::Adapter(socket), Vec::new())));
@@ -284,7 +294,8 @@ impl SimulatedServer {
             request = request.header("last-event-id", id);
         }
         let request = request.body(()).expect("a valid target and header");
-        let caller = Caller::from_request(&request, address, &client.access.auth);
+        let caller = Caller::from_request(&request, address, &client.access.auth)
+            .with_arrival(self.public.arrivals.next());
         let socket = socket::Adapter(socket);
         let accepted = accept_events(&request, &caller, client, || socket.0.is_over())
             .map_err(|reply| HttpResponse::from(*reply))?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hyper::Request;
 
 use super::socket::Adapter;
-use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task};
+use super::{HttpResponse, RequestArrival, SimulatedServer, SimulatedSocket, Task};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller};
 use crate::commands::CommandContext;
@@ -59,8 +59,8 @@ pub(super) fn hold<S: SimulatedSocket>(
 }
 
 impl SimulatedServer {
-    /// Holds a long-polling request. `is_last` adds `Connection: close`; no other request follows on the
-    /// connection in either case, because reading it would need hyper.
+    /// Holds a long-polling request that arrived earlier. `is_last` adds `Connection: close`; no other
+    /// request follows on the connection in either case, because reading it would need hyper.
     ///
     /// # Errors
     /// The response, if the request gets no session.
@@ -73,6 +73,7 @@ impl SimulatedServer {
         address: IpAddr,
         target: &str,
         is_last: bool,
+        arrival: RequestArrival,
     ) -> Result<HeldPoll, HttpResponse> {
         let client = &self.public.client;
         let mut request = Request::get(target);
@@ -80,7 +81,7 @@ impl SimulatedServer {
             request = request.header("connection", "close");
         }
         let request = request.body(()).expect("a valid target");
-        let caller = Caller::from_request(&request, address, &client.access.auth);
+        let caller = Caller::from_request(&request, address, &client.access.auth).with_arrival(arrival.0);
         let socket = Adapter(socket);
         let accepted = accept_poll(&request, &caller, client, || socket.0.is_over())
             .map_err(|reply| HttpResponse::from(*reply))?;

@@ -49,6 +49,11 @@ impl Simulation {
             Some(link) if link.outgoing.len() > MAX_OUTGOING => {}
             Some(link) if link.carrier == Carrier::BayeuxSocket => self.act_on_bayeux_socket(number),
             Some(link) if link.greeted => self.act_on_link(number),
+            Some(link) if link.carrier == Carrier::Poll => {
+                if self.injects(Fault::LatePoll, 0.3) {
+                    self.connect(number);
+                }
+            }
             Some(_) => {}
         }
         // The loss of a link has already planned a connection attempt.

@@ -83,8 +83,11 @@ impl Simulation {
             query.push_str(&format!("seq={seq}"));
         }
         let connection = self.connection(number).expect("a new connection");
-        let address = self.clients[connection.client].address;
-        let task = self.server.serve_websocket(connection.wire.server_socket(), address, &query);
+        let (client, socket) = (connection.client, connection.wire.server_socket());
+        let client = &mut self.clients[client];
+        client.last_arrived = Some(number);
+        let address = client.address;
+        let task = self.server.serve_websocket(socket, address, &query);
         self.serve(number, task);
     }
 
@@ -109,6 +112,7 @@ impl Simulation {
             _ => format!("/events?channels={}", name_of(channel)),
         };
         link.channel = Some(channel);
+        client.last_arrived = Some(connection);
         let (address, socket) = (client.address, self.wire(connection).server_socket());
         match self.server.serve_events(socket, address, &target, last_event_id.as_deref()) {
             Ok(task) => self.serve(connection, task),
@@ -128,6 +132,7 @@ impl Simulation {
                 self.clients[number].forget_session();
             }
             (400 | 403, _) => client.forget_session(),
+            (409, _) => return self.superseded(number),
             (status, offer) => {
                 self.violate("replies", format!("status {status} for {offer:?}"));
             }

@@ -42,6 +42,8 @@ pub(crate) struct SimClient {
     /// Epoch and offset of the last message received from each channel in former sessions.
     past: Vec<Option<(String, u64)>>,
     pub(crate) link: Option<ClientLink>,
+    /// Connection whose request arrived last.
+    pub(crate) last_arrived: Option<ConnectionNumber>,
     /// Whether the latest connection was a poll.
     pub(crate) polls: bool,
     /// Request with commands that has not been answered.
@@ -61,6 +63,7 @@ impl SimClient {
             snapshots: Vec::new(),
             past: vec![None; LOGS],
             link: None,
+            last_arrived: None,
             polls: speaks_bayeux,
             posting: None,
             plan: 0,

@@ -1,12 +1,13 @@
 //! Long-polling clients: they send one request after another, each of which the server holds until it has
 //! something to send.
 
-use encke_server::testing::simulation::{ConnectRequest, HeldPoll};
+use encke_server::testing::simulation::{ConnectRequest, HeldPoll, RequestArrival};
 use rand::RngExt;
 use serde_json::value::RawValue;
 
 use super::http_answer;
 use super::link::ResumeOffer;
+use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND, nanos};
 use crate::schedule::{Action, ClientNumber, ConnectionNumber};
 use crate::truth::name_of;
@@ -56,6 +57,7 @@ impl Simulation {
     }
 
     pub(crate) fn arrive(&mut self, number: ConnectionNumber) {
+        let Some(arrival) = self.number_poll(number) else { return };
         let Some(connection) = self.connection_mut(number) else { return };
         let Some(request) = connection.request.take() else { return };
         let (client, socket) = (connection.client, connection.wire.server_socket());
@@ -69,7 +71,7 @@ impl Simulation {
                 return self.serve(number, task);
             }
         };
-        match self.server.serve_poll(socket, address, &request.target, request.is_last) {
+        match self.server.serve_poll(socket, address, &request.target, request.is_last, arrival) {
             Ok(HeldPoll { task, session, recovered }) => {
                 self.serve(number, task);
                 self.poll_begins(&session, number);
@@ -81,6 +83,30 @@ impl Simulation {
             }
             Err(_) => self.consider(number),
         }
+    }
+
+    /// Returns the place in which a poll arrived. `None` if the server does not handle it now.
+    fn number_poll(&mut self, number: ConnectionNumber) -> Option<RequestArrival> {
+        let (server, connection) = (self.server_number(), self.connection(number)?);
+        let client = connection.client;
+        match connection.arrival {
+            Some((of, arrival)) if of == server => return Some(arrival),
+            Some(_) => {
+                // The connection ended with the process that had accepted it.
+                drop(connection.wire.server_socket());
+                self.cut(number);
+                return None;
+            }
+            None => {}
+        }
+        let arrival = self.server.number_request();
+        self.connection_mut(number)?.arrival = Some((server, arrival));
+        self.clients[client].last_arrived = Some(number);
+        if self.clients[client].bayeux.is_none() && self.injects(Fault::LatePoll, 0.1) {
+            self.plan_within(SECOND, Action::Arrive(number));
+            return None;
+        }
+        Some(arrival)
     }
 
     fn poll_is_held(
@@ -120,14 +146,22 @@ impl Simulation {
         };
         match status {
             200 => self.receive_array(number, connection, &body),
-            // A poll is superseded by a later one, which the client may have abandoned.
-            409 if !self.is_latest_poll(connection) => {
-                self.trace
-                    .log(self.now, format_args!("client {number} reads that {connection} was superseded"));
-                self.end_poll(number, SUPERSEDED_PAUSE);
-            }
+            409 if !self.is_latest_poll(connection) => self.superseded(number),
             status => self.violate("replies", format!("client {number} reads {status}: {body}")),
         }
+    }
+
+    /// Lets a client continue after the server has rejected its poll in favour of a later one, which the
+    /// client may have abandoned.
+    pub(super) fn superseded(&mut self, number: ClientNumber) {
+        let client = &self.clients[number];
+        let connection = client.link.as_ref().map(|link| link.connection);
+        if client.last_arrived == connection {
+            let what = format!("client {number}: poll {connection:?} arrived last, but was superseded");
+            return self.violate("polls", what);
+        }
+        self.trace.log(self.now, format_args!("client {number} reads that {connection:?} was superseded"));
+        self.end_poll(number, SUPERSEDED_PAUSE);
     }
 
     fn receive_array(&mut self, number: ClientNumber, connection: ConnectionNumber, body: &str) {

@@ -130,7 +130,10 @@ impl Simulation {
             }
             // After a goaway, the client leaves regardless of what it has received. A WebSocket is closed by
             // the server.
-            ServerMessage::Goaway(_) => {
+            ServerMessage::Goaway(goaway) => {
+                if goaway.reason == "replaced" {
+                    self.check_may_be_replaced(client);
+                }
                 if !self.clients[client].speaks_over_link() {
                     self.leave_link(client);
                 }
@@ -302,8 +305,21 @@ impl Simulation {
         }
     }
 
+    /// Checks that the connection that arrived last is not replaced: its client would not reconnect.
+    fn check_may_be_replaced(&mut self, client: ClientNumber) {
+        let it = &self.clients[client];
+        let newest = it.last_arrived.filter(|newest| it.bayeux.is_none() && it.is_linked_by(*newest));
+        if let Some(connection) = newest {
+            let what = format!("client {client}: connection {connection} arrived last, but was replaced");
+            self.violate("polls", what);
+        }
+    }
+
     fn receive_close(&mut self, client: ClientNumber, code: u16) {
         self.trace.log(self.now, format_args!("client {client} is closed with {code}"));
+        if code == 4100 {
+            self.check_may_be_replaced(client);
+        }
         let it = &mut self.clients[client];
         // A Bayeux session survives its WebSocket.
         if it.bayeux.is_none() && matches!(code, 1000 | 1002.. 4000 | 4101..) {

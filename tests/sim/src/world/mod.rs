@@ -174,6 +174,11 @@ impl Simulation {
         self.violation.get_or_insert(Violation { invariant, what });
     }
 
+    /// Returns the number of the current server.
+    pub(crate) fn server_number(&self) -> u32 {
+        self.servers.number
+    }
+
     pub(crate) fn next_message(&mut self) -> u64 {
         self.messages += 1;
         self.messages

@@ -1,6 +1,6 @@
 //! Connections, and the movement of bytes between their ends.
 
-use encke_server::testing::simulation::Task;
+use encke_server::testing::simulation::{RequestArrival, Task};
 use rand::RngExt;
 
 use super::Simulation;
@@ -19,8 +19,10 @@ pub(crate) struct SimConnection {
     pub(crate) task: Option<TaskNumber>,
     /// Id of the session, once the server has confirmed it.
     pub(crate) session: Option<String>,
-    /// Poll in transit.
+    /// Poll that is in transit, or that the server has not handled yet.
     pub(crate) request: Option<Box<PollRequest>>,
+    /// Place in which the poll arrived, and the number of the server.
+    pub(crate) arrival: Option<(u32, RequestArrival)>,
     /// Whether the browser already had the maximum number of held requests when this one arrived.
     pub(crate) browser_was_full: bool,
     /// Latency in nanoseconds.

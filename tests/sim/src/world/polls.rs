@@ -33,7 +33,11 @@ impl Simulation {
         };
         self.served_polls.insert(number);
         let since = self.server.now();
-        self.polled.insert(session, LastPoll { connection: number, since, over_at: None });
+        let before = self.polled.insert(session, LastPoll { connection: number, since, over_at: None });
+        let newest = self.connection(number).and_then(|it| self.clients[it.client].last_arrived);
+        if let Some(before) = before.filter(|before| newest == Some(before.connection)) {
+            self.violate("polls", format!("poll {number} replaced {before:?}, which arrived last"));
+        }
     }
 
     /// Updates a poll after its task was polled. If the task has ended, the connection is over or parked.
