@@ -1,15 +1,16 @@
 //! Shutting down: sessions end, or are saved for the next process.
 
 use std::future::IntoFuture;
+use std::path::Path;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
-use super::persistence::{reserve_snapshot, write_snapshot};
+use super::persistence::{begin_move, finish_move};
 use crate::public;
-use crate::snapshot::{ReservedFile, SnapshotLock};
+use crate::snapshot::ReservedFile;
 
 /// Result of [`Server::drain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +31,14 @@ impl Server {
     pub fn drain(&self, hurry: &CancellationToken) -> DrainOutcome {
         let client = &self.public.client;
         self.public.stop.cancel();
-        // Create the file before clients receive `moved`.
-        let claimed = self.snapshot.as_ref();
-        let reserved = claimed.and_then(|claimed| Some((claimed, reserve_snapshot(claimed, client)?)));
-        match &reserved {
-            Some(_) => self.move_all(),
-            None => client.sessions.drain(),
-        }
+        let path = self.snapshot.as_ref().map(|claimed| &*claimed.settings.path);
+        let reserved = match path {
+            Some(path) => begin_move(path, client).map(|file| (path, file)),
+            None => {
+                client.sessions.drain();
+                None
+            }
+        };
         if let Some(webhooks) = &self.webhooks {
             webhooks.hurry();
         }
@@ -44,31 +46,16 @@ impl Server {
             tracer.hurry();
         }
         let connections_left = self.await_drained(hurry);
-        let is_saved = reserved.is_some_and(|(claimed, file)| self.save(claimed, file, hurry));
+        let is_saved = reserved.is_some_and(|(path, file)| self.save(path, file, hurry));
         self.log_losses();
         self.runtime.block_on(client.logs.engine.leave().into_future());
-        DrainOutcome { connections_left, is_snapshot_lost: claimed.is_some() && !is_saved }
+        DrainOutcome { connections_left, is_snapshot_lost: path.is_some() && !is_saved }
     }
 
-    fn move_all(&self) {
-        let client = &self.public.client;
-        // Close reminders before the channels, so that reminders that are due but not yet published are left
-        // to the next process.
-        client.reminders.close();
-        client.sessions.subscriptions.join_leave().stop();
-        client.logs.channels.close();
-        client.sessions.move_all();
-    }
-
-    /// Writes the snapshot. If this fails, ends the moved sessions, with their events and notices, and returns
-    /// `false`.
-    fn save(&self, claimed: &SnapshotLock, file: ReservedFile, hurry: &CancellationToken) -> bool {
-        let client = &self.public.client;
-        let is_written = write_snapshot(claimed, file, client);
+    /// Writes the snapshot. If this fails, waits until the ended sessions are reported, and returns `false`.
+    fn save(&self, path: &Path, file: ReservedFile, hurry: &CancellationToken) -> bool {
+        let is_written = finish_move(path, file, &self.public.client);
         if !is_written {
-            client.logs.channels.reopen();
-            client.sessions.subscriptions.join_leave().start();
-            client.sessions.end_moved();
             self.await_drained(hurry);
         }
         is_written

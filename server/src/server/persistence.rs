@@ -1,6 +1,7 @@
 //! Restoring the state of the previous process, and saving it for the next one.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::client;
@@ -39,17 +40,46 @@ pub(super) fn restore(
     Ok((Vec::new(), None))
 }
 
-/// Creates the snapshot's file. Logs an error and returns `None` if it cannot be written.
-pub(super) fn reserve_snapshot(claimed: &SnapshotLock, client: &client::Services) -> Option<ReservedFile> {
-    let path = &claimed.settings.path;
+/// Creates the snapshot's file and moves the sessions. If the file cannot be created, logs an error, ends the
+/// sessions, and returns `None`: clients must not receive `moved` for sessions that may be lost.
+pub(crate) fn begin_move(path: &Path, client: &client::Services) -> Option<ReservedFile> {
+    let reserved = reserve_snapshot(path, client);
+    match &reserved {
+        Some(_) => move_all(client),
+        None => client.sessions.drain(),
+    }
+    reserved
+}
+
+/// Writes the snapshot. If this fails, ends the moved sessions, with their events and notices, and returns
+/// `false`.
+pub(crate) fn finish_move(path: &Path, file: ReservedFile, client: &client::Services) -> bool {
+    let is_written = write_snapshot(path, file, client);
+    if !is_written {
+        client.logs.channels.reopen();
+        client.sessions.subscriptions.join_leave().start();
+        client.sessions.end_moved();
+    }
+    is_written
+}
+
+fn move_all(client: &client::Services) {
+    // Close reminders before the channels, so that reminders that are due but not yet published are left to
+    // the next process.
+    client.reminders.close();
+    client.sessions.subscriptions.join_leave().stop();
+    client.logs.channels.close();
+    client.sessions.move_all();
+}
+
+fn reserve_snapshot(path: &Path, client: &client::Services) -> Option<ReservedFile> {
     let reserved = ReservedFile::create(path, &snapshot_state(client));
     let log = |error: &io::Error| tracing::error!(path = %path.display(), %error, "cannot write the snapshot: sessions and reminders end, and so do channels in memory");
     reserved.inspect_err(log).ok()
 }
 
-/// Writes the snapshot. Logs an error and returns `false` if this fails.
-pub(super) fn write_snapshot(claimed: &SnapshotLock, file: ReservedFile, client: &client::Services) -> bool {
-    let path = claimed.settings.path.display();
+fn write_snapshot(path: &Path, file: ReservedFile, client: &client::Services) -> bool {
+    let path = path.display();
     let clock = client.timeouts.clock();
     let started = clock.uptime();
     match file.write(&snapshot_state(client), clock.unix_now()) {

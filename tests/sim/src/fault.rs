@@ -52,6 +52,8 @@ pub(crate) enum Fault {
     Drain,
     /// The server shuts down gracefully, and the next one restores its snapshot.
     Restart,
+    /// The snapshot's file cannot be created at a restart, or cannot be completed.
+    SnapshotFails,
     /// The server is killed, and another one starts without a snapshot.
     Kill,
     /// All connections to Redis break.

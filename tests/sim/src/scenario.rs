@@ -152,6 +152,7 @@ fn faults(is_dense: bool, has_redis: bool, rng: &mut SmallRng) -> Faults {
     } else {
         // Sessions of a snapshot cannot continue with logs in Redis that other servers have appended to.
         add(&[Fault::Restart], 0.3);
+        add(&[Fault::SnapshotFails], 0.5);
     }
     if !is_dense {
         // Over days, these faults would take too many steps.

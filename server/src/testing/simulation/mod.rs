@@ -54,7 +54,7 @@ use engine::make_engine;
 pub use bayeux::{AcceptedConnect, ConnectRequest};
 pub use engine::SimulatedEngine;
 pub use polls::HeldPoll;
-pub use restart::RestoreResult;
+pub use restart::{ReservedSnapshot, RestoreResult};
 pub use socket::{SimulatedSocket, SimulatedStream};
 pub use views::{ChannelView, ServerTotals, SessionView};
 

@@ -5,8 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::SimulatedServer;
-use crate::server::persistence::snapshot_state;
+use crate::server::persistence::{begin_move, finish_move, snapshot_state};
 use crate::snapshot::{self, LoadOutcome, ReservedFile, SnapshotSettings};
+
+/// File of a snapshot, with disk space reserved for it.
+#[derive(Debug)]
+pub struct ReservedSnapshot(ReservedFile);
 
 /// Result of loading the snapshot at startup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,23 +31,17 @@ pub enum RestoreResult {
 }
 
 impl SimulatedServer {
-    /// Performs the first step of a shutdown: stops publishing, moves all sessions, and accepts no new ones.
-    pub fn move_all(&self) {
-        let client = &self.public.client;
+    /// Performs the first step of a shutdown: stops publishing, moves all sessions, and accepts no new ones. If
+    /// the snapshot's file cannot be created, ends the sessions instead, and returns `None`.
+    pub fn begin_shutdown(&self, path: &Path) -> Option<ReservedSnapshot> {
         self.public.stop.cancel();
-        client.reminders.close();
-        client.logs.channels.close();
-        client.sessions.move_all();
+        begin_move(path, &self.public.client).map(ReservedSnapshot)
     }
 
-    /// Performs the last step of a shutdown: writes sessions and logs to the snapshot.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn write_snapshot(&self, path: &Path) -> io::Result<()> {
-        let now = self.public.client.timeouts.clock().unix_now();
-        let kept = snapshot_state(&self.public.client);
-        ReservedFile::create(path, &kept)?.write(&kept, now).map(drop)
+    /// Performs the last step of a shutdown: writes sessions and logs to the snapshot. If this fails, ends the
+    /// sessions, and returns `false`.
+    pub fn finish_shutdown(&self, path: &Path, file: ReservedSnapshot) -> bool {
+        finish_move(path, file.0, &self.public.client)
     }
 
     /// Restores the snapshot of the previous process at startup, unless it is too old.

@@ -87,7 +87,7 @@ impl Simulation {
     pub(super) fn check_when_quiet(&mut self) {
         self.unchecked += 1;
         // Time does not pass for sessions while they move.
-        let is_busy = self.servers.is_moving() || self.schedule.has_delayed();
+        let is_busy = self.servers.is_shutting_down() || self.schedule.has_delayed();
         if is_busy || self.unchecked * 8 <= self.lifecycles.alive {
             return;
         }

@@ -11,7 +11,7 @@ use encke_core::session::{Deadline, LifecycleEvent};
 use encke_server::SessionId;
 use encke_server::events::Hooks;
 use encke_server::testing::simulation::{
-    ChannelView, Parameters, RestoreResult, SessionView, SimulatedEngine, SimulatedServer,
+    ChannelView, Parameters, ReservedSnapshot, RestoreResult, SessionView, SimulatedEngine, SimulatedServer,
 };
 use encke_timeouts::clock::{SimulatedTime, UnixTime};
 use parking_lot::Mutex;
@@ -36,21 +36,30 @@ const MAX_AGE: Duration = Duration::from_secs(600);
 pub(super) struct ServerSequence {
     /// Number of the current server.
     pub(super) number: u32,
-    /// When the current server moved its sessions, by its clock. `None` if it is not shutting down.
-    moved_at: Option<Timestamp>,
+    /// Shutdown of the current server, if it has begun.
+    shutdown: Option<Shutdown>,
     /// Directory of the snapshot, created when first needed.
     folder: Option<TempDir>,
 }
 
+#[derive(Debug)]
+struct Shutdown {
+    /// When the sessions moved, by the server's clock.
+    moved_at: Timestamp,
+    /// `None` if the snapshot's file could not be created, so the sessions have ended instead.
+    file: Option<ReservedSnapshot>,
+}
+
 impl ServerSequence {
-    /// Returns whether sessions have moved, but the next server has not started.
-    pub(super) fn is_moving(&self) -> bool {
-        self.moved_at.is_some()
+    /// Returns whether sessions have moved or ended, but the next server has not started.
+    pub(super) fn is_shutting_down(&self) -> bool {
+        self.shutdown.is_some()
     }
 
-    fn file(&mut self) -> PathBuf {
+    /// Returns the path of the snapshot in a subdirectory.
+    fn file_in(&mut self, subdirectory: &str) -> PathBuf {
         let create = || TempDir::new().expect("a writable temporary directory");
-        self.folder.get_or_insert_with(create).path().join("sessions")
+        self.folder.get_or_insert_with(create).path().join(subdirectory).join("sessions")
     }
 }
 
@@ -140,7 +149,7 @@ impl Simulation {
     pub(super) fn restart(&mut self) {
         let faults = self.faults_now();
         let (restarts, kills) = (faults.allows(Fault::Restart), faults.allows(Fault::Kill));
-        if !restarts && !kills || self.servers.is_moving() {
+        if !restarts && !kills || self.servers.is_shutting_down() {
             return;
         }
         if kills && (!restarts || self.rng.random_bool(0.3)) {
@@ -148,23 +157,38 @@ impl Simulation {
         }
         self.totals.faults.count(Fault::Restart);
         self.trace.log(self.now, format_args!("the server begins to shut down"));
-        self.servers.moved_at = Some(self.server.now());
-        self.server.move_all();
+        let fails = self.injects(Fault::SnapshotFails, 0.2);
+        let folder = if fails { "missing/" } else { "" };
+        let moved_at = self.server.now();
+        let file = self.server.begin_shutdown(&self.servers.file_in(folder));
+        if file.is_none() {
+            self.check_all_ended();
+        }
+        if file.is_none() != fails {
+            self.violate("restart", format!("reserving the snapshot's file fails: {}", !fails));
+        }
+        self.servers.shutdown = Some(Shutdown { moved_at, file });
         // Some connections close within this interval; the others are cut.
         self.plan_within(2 * SECOND, Action::Replace(self.servers.number));
     }
 
     /// Writes the snapshot, and starts the next server with it.
     pub(super) fn replace(&mut self, server: u32) {
-        let Some(moved_at) = self.servers.moved_at.filter(|_| server == self.servers.number) else { return };
+        let Some(Shutdown { moved_at, file }) =
+            self.servers.shutdown.take_if(|_| server == self.servers.number)
+        else {
+            return;
+        };
         if self.faults_now().allows(Fault::Kill) && self.rng.random_bool(0.1) {
             return self.kill();
         }
         self.process_events();
         let (sessions, channels) = (self.server.sessions(), self.server.channels());
         let before = StateBefore { moved_at, sessions, channels };
-        let file = self.servers.file();
-        self.server.write_snapshot(&file).expect("a writable temporary directory");
+        if !file.is_some_and(|file| self.write_snapshot(file)) {
+            self.check_all_ended();
+            return self.start_without_snapshot();
+        }
         let is_long = self.rng.random_bool(0.05);
         let down = match is_long {
             true => nanos(MAX_AGE) + self.rng.random_range(MILLI..SECOND),
@@ -187,11 +211,43 @@ impl Simulation {
         }
     }
 
+    /// Writes the snapshot. Returns whether that succeeded.
+    fn write_snapshot(&mut self, file: ReservedSnapshot) -> bool {
+        let (path, fails) = (self.servers.file_in(""), self.injects(Fault::SnapshotFails, 0.2));
+        if fails {
+            // A file cannot replace a directory.
+            std::fs::create_dir(&path).expect("a writable temporary directory");
+        }
+        let is_written = self.server.finish_shutdown(&path, file);
+        if fails {
+            std::fs::remove_dir(&path).expect("an empty directory");
+        }
+        if is_written == fails {
+            self.violate("restart", format!("writing the snapshot succeeds: {is_written}"));
+        }
+        is_written
+    }
+
+    /// Checks that a server whose snapshot failed has ended its sessions, with their events.
+    fn check_all_ended(&mut self) {
+        self.trace.log(self.now, format_args!("the snapshot cannot be written"));
+        self.process_events();
+        let (sessions, alive) = (self.server.totals().sessions, self.lifecycles.alive);
+        if sessions + alive > 0 {
+            let what = format!("without a snapshot, {sessions} sessions remain, {alive} without an end");
+            self.violate("restart", what);
+        }
+    }
+
     /// Kills the server. The next one starts without a snapshot.
     fn kill(&mut self) {
         self.totals.faults.count(Fault::Kill);
         self.trace.log(self.now, format_args!("the server is killed"));
         self.process_events();
+        self.start_without_snapshot();
+    }
+
+    fn start_without_snapshot(&mut self) {
         let down = self.rng.random_range(0..20 * SECOND);
         let found = self.start_next_server(down);
         // The snapshot of an earlier server was consumed or set aside.
@@ -223,11 +279,11 @@ impl Simulation {
     /// Ends the server, and starts the next one after `down` nanoseconds.
     fn start_next_server(&mut self, down: u64) -> RestoreResult {
         self.end_server();
-        self.servers.moved_at = None;
+        self.servers.shutdown = None;
         self.servers.number += 1;
         self.advance(down);
         self.server = self.inputs.start_server(&self.scenario, self.servers.number, &self.tasks);
-        let found = self.server.restore(&self.servers.file(), MAX_AGE).expect("a readable snapshot");
+        let found = self.server.restore(&self.servers.file_in(""), MAX_AGE).expect("a readable snapshot");
         self.trace.log(self.now, format_args!("the next server starts: {found:?}"));
         let next = self.next_wheel_plan();
         self.ready.push(next);
