@@ -99,6 +99,16 @@ pub struct SimulatedServer {
 #[derive(Clone, Copy, Debug)]
 pub struct RequestArrival(Arrival);
 
+/// Returns the key that stands for a channel in event ids.
+///
+/// # Panics
+/// If the name is not valid.
+#[must_use]
+pub fn event_id_key(channel: &str) -> String {
+    let name = ChannelName::new(channel, channel.len()).expect("a valid name");
+    sse::ChannelKey::of(&name).to_string()
+}
+
 /// State of the wheel's loop.
 #[derive(Clone, Copy, Debug)]
 enum WheelState {

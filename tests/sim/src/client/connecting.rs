@@ -10,6 +10,11 @@ use crate::schedule::{Action, ClientNumber, ConnectionNumber};
 use crate::truth::name_of;
 use crate::world::Simulation;
 
+/// Returns whether an event id with positions belongs to this resume token and seq.
+fn is_at(id: &str, session: &str) -> bool {
+    id.strip_prefix(session).is_some_and(|rest| rest.starts_with(';'))
+}
+
 impl Simulation {
     /// Connects a client, and abandons its older connection.
     pub(crate) fn connect(&mut self, number: ClientNumber) {
@@ -63,7 +68,7 @@ impl Simulation {
         }
         let model = self.clients[number].model.as_mut().expect("it resumes a session");
         // An event stream cannot acknowledge messages, so its ring wraps.
-        model.gaps_allowed |= carrier == Carrier::Events;
+        model.gaps_allowed |= carrier == Carrier::Events || model.stream.is_some();
         let (session, highest, must_tell_seq) = (model.session.clone(), model.highest, model.must_tell_seq);
         let has_no_seq = !must_tell_seq && self.injects(Fault::NoSeq, 0.2);
         let is_future = !has_no_seq && self.injects(Fault::FutureSeq, 0.05);
@@ -92,32 +97,49 @@ impl Simulation {
     }
 
     fn request_events(&mut self, number: ClientNumber, resume: Option<String>, seq: Option<u64>) {
+        let mut last_event_id = resume.as_ref().zip(seq).map(|(resume, seq)| format!("{resume}:{seq}"));
+        let stream = self.clients[number].model.as_ref().and_then(|model| model.stream.clone());
+        // Imitate an EventSource: send the last event id, if the client is still at the position at which its
+        // last stream ended.
+        let last = stream.filter(|(_, id)| last_event_id.as_ref().is_some_and(|old| is_at(id, old)));
+        let (logs, offered) = last.unzip();
+        let logs = self.logs_of_url(logs);
         let client = &mut self.clients[number];
         let link = client.link.as_mut().expect("just connected");
         let connection = link.connection;
-        let mut last_event_id = resume.as_ref().zip(seq).map(|(resume, seq)| format!("{resume}:{seq}"));
-        let mut channel = self.scenario.any_log(&mut self.rng);
-        // Imitate an EventSource: use the URL of the first connection and the last event id, if the client is
-        // still at the position at which its last stream ended.
-        if let (Some((url, id)), Some(old)) =
-            (client.model.as_ref().and_then(|model| model.stream.clone()), &last_event_id)
-            && let Some(position) = id.strip_prefix(&format!("{old};"))
-        {
-            link.offered = Some(position.to_owned());
-            channel = url;
-            last_event_id = Some(id);
-        }
+        link.offered.clone_from(&offered);
+        last_event_id = offered.or(last_event_id);
+        let names: Vec<&str> = logs.iter().map(|log| name_of(*log)).collect();
         let target = match (&resume, seq) {
             (Some(resume), None) => format!("/events?resume={resume}"),
-            _ => format!("/events?channels={}", name_of(channel)),
+            _ => format!("/events?channels={}", names.join(",")),
         };
-        link.channel = Some(channel);
+        link.logs = logs;
         client.last_arrived = Some(connection);
         let (address, socket) = (client.address, self.wire(connection).server_socket());
         match self.server.serve_events(socket, address, &target, last_event_id.as_deref()) {
             Ok(task) => self.serve(connection, task),
             Err(refusal) => self.refused(number, refusal.status),
         }
+    }
+
+    /// Returns the channels and patterns of a URL. `before` contains those of the last URL, to which the client
+    /// returns, but a new page may name them in another order, leave out some, and add others.
+    fn logs_of_url(&mut self, before: Option<Vec<usize>>) -> Vec<usize> {
+        let mut logs = before.unwrap_or_default();
+        if !logs.is_empty() && self.rng.random_bool(0.5) {
+            return logs;
+        }
+        for _ in logs.len()..self.rng.random_range(1..4) {
+            let log = self.scenario.any_log(&mut self.rng);
+            if !logs.contains(&log) {
+                logs.insert(self.rng.random_range(0..=logs.len()), log);
+            }
+        }
+        if logs.len() > 1 && self.rng.random_bool(0.3) {
+            logs.remove(0);
+        }
+        logs
     }
 
     pub(super) fn refused(&mut self, number: ClientNumber, status: u16) {

@@ -34,11 +34,13 @@ pub(crate) struct ClientLink {
     pub(crate) outgoing: VecDeque<u8>,
     /// Whether the head of the response was parsed. `true` for transports without a head.
     pub(super) head_read: bool,
-    /// Channel in the URL of an event stream, or of a poll that opens a session.
+    /// Channel in the URL of a poll that opens a session.
     pub(super) channel: Option<usize>,
+    /// Channels and patterns in the URL of an event stream.
+    pub(super) logs: Vec<usize>,
     /// Id of the last event, until it is processed.
     pub(super) event_id: Option<String>,
-    /// Position in that channel that the client sent when connecting.
+    /// Event id with positions that the client sent when connecting.
     pub(super) offered: Option<String>,
     /// Whether the server has confirmed the session on this connection.
     pub(crate) greeted: bool,

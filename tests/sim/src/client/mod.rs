@@ -4,6 +4,7 @@
 mod actions;
 mod bayeux;
 mod connecting;
+mod event_id;
 mod frames;
 mod http_answer;
 mod known_messages;
@@ -73,9 +74,9 @@ impl SimClient {
     /// Records the position of the event stream, which an EventSource would send when it reconnects.
     fn note_event_id(&mut self) {
         if let (Some(link), Some(model)) = (&mut self.link, &mut self.model)
-            && let (Some(channel), Some(id)) = (link.channel, link.event_id.take())
+            && let Some(id) = link.event_id.take()
         {
-            model.stream = Some((channel, id));
+            model.stream = Some((link.logs.clone(), id));
         }
     }
 

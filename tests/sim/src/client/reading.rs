@@ -4,6 +4,7 @@ use encke_core::dialect::Success;
 use encke_core::dialect::json::{Hello, Reply, ReplyOutcome, ServerMessage};
 use encke_server::testing::simulation::SimulatedServer;
 
+use super::event_id::position_in;
 use super::frames::{CLOSE, PONG, TEXT};
 use super::link::PendingCommand;
 use super::received::ReceivedItem;
@@ -225,21 +226,22 @@ impl Simulation {
         it.forget_session();
         let Some(link) = &mut it.link else { return };
         let mut model = SessionModel::new(hello);
-        model.gaps_allowed = link.carrier == Carrier::Events;
         if let Some(log) = link.channel.filter(|_| link.carrier == Carrier::Poll) {
             model.begin_at_unknown(log);
         }
-        // The event id of a stream's hello contains its start.
-        if let Some((log, id)) = link.channel.zip(link.event_id.as_ref()) {
-            let position = id.split_once(';').map_or("", |(_, position)| position);
-            let view = self.server.channel(name_of(log));
-            model.continue_at(log, position, view.as_ref().map(|view| (&*view.epoch, view.last)));
-            let offered = link.offered.take().unwrap_or_default();
-            // The position is empty if the channel was refused because of a limit.
-            if !offered.is_empty() && !position.is_empty() && offered != position {
-                let what = format!("client {client} was at {offered}, but got {position}");
-                return self.violate("wire", what);
+        // The event id of a stream's hello contains its start in each channel. A channel that was refused
+        // because of a limit has none.
+        let (id, offered) = (link.event_id.as_deref().unwrap_or(""), link.offered.take().unwrap_or_default());
+        for &log in &link.logs {
+            let (start, offered) = (position_in(id, log), position_in(&offered, log));
+            if let (Some(start), Some(offered)) = (start, offered)
+                && start != offered
+            {
+                let what = format!("client {client} was at {offered:?} of log {log}, but got {start:?}");
+                return self.violate("exactly once or a gap", what);
             }
+            let view = self.server.channel(name_of(log));
+            model.continue_at(log, start, view.as_ref().map(|view| (&*view.epoch, view.last)));
         }
         it.model = Some(model);
     }

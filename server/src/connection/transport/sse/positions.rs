@@ -45,7 +45,7 @@ pub(crate) struct ClientPositions {
 pub(crate) struct ChannelKey(u32);
 
 impl ChannelKey {
-    fn of(channel: &ChannelName) -> Self {
+    pub(crate) fn of(channel: &ChannelName) -> Self {
         let digest = digest(&SHA256, channel.as_str().as_bytes());
         let (first, _) = digest.as_ref().split_first_chunk().expect("a digest has 32 bytes");
         Self(u32::from_be_bytes(*first))

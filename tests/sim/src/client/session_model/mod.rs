@@ -61,8 +61,8 @@ pub(crate) struct SessionModel {
     /// The highest seq received.
     pub(crate) highest: u64,
     pub(crate) channels: Vec<ChannelSubscription>,
-    /// Channel in the URL of the last event stream, and the id of its last event.
-    pub(crate) stream: Option<(usize, String)>,
+    /// Channels in the URL of the last event stream, and the id of its last event.
+    pub(crate) stream: Option<(Vec<usize>, String)>,
     recent: VecDeque<(u64, SeqContent)>,
     known: KnownMessages,
     /// Messages, or gaps (`None`), of channels whose subscribe was sent in a separate request and has no
@@ -110,18 +110,23 @@ impl SessionModel {
         self.gaps_allowed || self.known.is_blind
     }
 
-    /// Records that a new session continues a channel at the client's position. `present` is the epoch and
-    /// last offset of the channel's log.
-    pub(crate) fn continue_at(&mut self, log: usize, position: &str, present: Option<(&str, u64)>) {
-        let subscription = match (position.split_once(':'), present) {
+    /// Records that a new session continues a channel at the client's position, an epoch and an offset. `None`
+    /// if the server has refused the subscription. `present` is the epoch and last offset of the channel's
+    /// log.
+    pub(crate) fn continue_at(
+        &mut self,
+        log: usize,
+        position: Option<(&str, u64)>,
+        present: Option<(&str, u64)>,
+    ) {
+        let subscription = match (position, present) {
             (None, _) => ChannelSubscription::Inactive,
-            (Some((epoch, offset)), Some((current, last))) if epoch == current => match offset.parse() {
-                Ok(offset) if offset <= last => ChannelSubscription::Active(ChannelPosition {
+            (Some((epoch, offset)), Some((current, last))) if epoch == current && offset <= last => {
+                ChannelSubscription::Active(ChannelPosition {
                     requested_up_to: last,
                     ..ChannelPosition::new(epoch, offset, self.highest)
-                }),
-                _ => ChannelSubscription::Unknown,
-            },
+                })
+            }
             // A gap of unknown length is reported first.
             (Some(_), _) => ChannelSubscription::Unknown,
         };
