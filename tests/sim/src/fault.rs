@@ -68,6 +68,8 @@ pub(crate) enum Fault {
     RedisEmptied,
     /// Redis fails over to a replica that lacks the newest messages.
     RedisFailover,
+    /// Redis restarts without losing data.
+    RedisRestarted,
 }
 
 impl Fault {
@@ -80,7 +82,7 @@ impl Fault {
 
 /// A set of fault classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Faults(u32);
+pub(crate) struct Faults(u64);
 
 impl Faults {
     pub(crate) fn with(self, fault: Fault) -> Self {
@@ -101,8 +103,14 @@ impl Faults {
 }
 
 /// Number of injected faults by class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FaultCounts([u64; Fault::VARIANTS.len()]);
+
+impl Default for FaultCounts {
+    fn default() -> Self {
+        Self([0; Fault::VARIANTS.len()])
+    }
+}
 
 impl FaultCounts {
     pub(crate) fn count(&mut self, fault: Fault) {

@@ -10,6 +10,9 @@ pub(crate) const START_MS: u64 = 1_700_000_000_000;
 /// messages covered by a gap in one log do not count as missing in another. The server's logs are shorter.
 const REMEMBERED: u64 = 8192;
 
+/// Number of past epochs that Redis remembers.
+const PAST_EPOCHS: usize = 16;
+
 /// Maximum number of channels in a scenario.
 pub(crate) const MAX_CHANNELS: usize = 6;
 
@@ -56,11 +59,18 @@ struct Message {
     number: u64,
 }
 
+#[derive(Debug, Default)]
+struct Epoch {
+    id: String,
+    /// Number of losses of Redis before the epoch.
+    losses: u32,
+}
+
 /// Messages of one log.
 #[derive(Debug, Default)]
 pub(crate) struct LogTruth {
     /// All epochs. The last one is current.
-    epochs: Vec<String>,
+    epochs: Vec<Epoch>,
     /// Offset of the newest message.
     pub(crate) last: u64,
     /// Whether a new epoch may continue a former one.
@@ -77,14 +87,16 @@ pub(crate) struct Truth {
     logs: Vec<LogTruth>,
     /// The highest message number so far.
     newest: u64,
+    /// How often Redis has lost messages.
+    pub(crate) losses: u32,
 }
 
 impl Truth {
     /// Creates an empty record. With Redis, a new epoch of a log may continue a former one.
     pub(crate) fn new(is_in_redis: bool) -> Self {
         let log =
-            |_| LogTruth { epochs: vec![String::new()], may_continue: is_in_redis, ..LogTruth::default() };
-        Self { logs: (0..LOGS).map(log).collect(), newest: 0 }
+            |_| LogTruth { epochs: vec![Epoch::default()], may_continue: is_in_redis, ..LogTruth::default() };
+        Self { logs: (0..LOGS).map(log).collect(), newest: 0, losses: 0 }
     }
 
     pub(crate) fn log(&self, log: usize) -> &LogTruth {
@@ -102,7 +114,7 @@ impl Truth {
     ) -> Result<u64, String> {
         let (name, truth) = (name_of(log), &mut self.logs[log]);
         if epoch != truth.epoch() {
-            truth.epochs.push(epoch);
+            truth.epochs.push(Epoch { id: epoch, losses: self.losses });
             truth.last = 0;
         }
         let fresh = last
@@ -128,7 +140,7 @@ impl Truth {
 
 impl LogTruth {
     pub(crate) fn epoch(&self) -> &str {
-        &self.epochs[self.current()]
+        &self.epochs[self.current()].id
     }
 
     fn current(&self) -> usize {
@@ -144,7 +156,7 @@ impl LogTruth {
     }
 
     fn epoch_index(&self, epoch: &str) -> Option<usize> {
-        self.epochs.iter().rposition(|it| it == epoch)
+        self.epochs.iter().rposition(|it| it.id == epoch)
     }
 
     /// Returns the index of the first message in this or a later epoch.
@@ -202,11 +214,18 @@ impl LogTruth {
         self.epoch_index(one).zip(self.epoch_index(other)).is_some_and(|(one, other)| one < other)
     }
 
+    /// Returns whether the second epoch continues the first one, and contains all its messages.
+    pub(crate) fn continues_all(&self, one: &str, other: &str) -> bool {
+        let (Some(one), Some(other)) = (self.epoch_index(one), self.epoch_index(other)) else { return false };
+        let is_known = one > 0 && (1..=PAST_EPOCHS).contains(&other.saturating_sub(one));
+        self.may_continue && is_known && self.epochs[one].losses == self.epochs[other].losses
+    }
+
     /// Returns the latest epoch that contains this message, or the current epoch if none is known to contain
     /// it.
     pub(crate) fn epoch_containing(&self, offset: u64, number: u64) -> &str {
         let found = self.messages.iter().rev().find(|it| (it.offset, it.number) == (offset, number));
-        &self.epochs[found.map_or(self.current(), |it| it.epoch)]
+        &self.epochs[found.map_or(self.current(), |it| it.epoch)].id
     }
 
     /// Returns whether a session may have moved from one epoch to the other.

@@ -107,16 +107,16 @@ impl Simulation {
             ServerMessage::Reply(reply) => self.receive_reply(client, reply),
             ServerMessage::Ping(ping) => self.receive_ping(client, ping.seq, true),
             ServerMessage::Message(message) => {
-                let (by, offset) = match &message.pattern {
-                    Some(pattern) => (&pattern.name, pattern.offset),
-                    None => (&message.channel, message.offset),
+                let (by, offset, epoch) = match &message.pattern {
+                    Some(pattern) => (&pattern.name, pattern.offset, None),
+                    None => (&message.channel, message.offset, message.epoch.as_deref()),
                 };
                 let (Some(_), Some(log)) = (log_of(&message.channel), log_of(by)) else {
                     return self.violate("wire", format!("a message of {} by {by}", message.channel));
                 };
                 let number = message.data.and_then(|data| number_in(data.get())).unwrap_or(u64::MAX);
                 self.totals.deliveries += 1;
-                let message = ReceivedMessage { seq: message.seq, log, offset, number };
+                let message = ReceivedMessage { seq: message.seq, log, offset, number, epoch };
                 self.receive_numbered(client, message.seq, true, |model, truth, _| {
                     model.message(message, truth)
                 });

@@ -136,6 +136,11 @@ impl RedisState {
         self.touched.clear();
         self.servers.clear();
         self.generation = (0, 0);
+        self.restart();
+    }
+
+    /// Restarts without losing data.
+    pub(crate) fn restart(&mut self) {
         self.replication += 1;
         self.cut();
     }
@@ -144,8 +149,7 @@ impl RedisState {
     /// of messages to lose from a log.
     pub(crate) fn fail_over(&mut self, lost: impl FnMut() -> u64) {
         self.data.lose_tails(lost);
-        self.replication += 1;
-        self.cut();
+        self.restart();
     }
 
     fn send(&mut self, connection: RedisConnection, text: &str) {

@@ -69,10 +69,17 @@ impl Simulation {
                     let until = self.now + self.rng.random_range(0..20 * SECOND);
                     self.schedule.plan(until, Action::RedisRecovers);
                 }
+                Fault::RedisRestarted => redis.restart(),
                 Fault::RedisSilent => redis.silence_all(),
                 Fault::RedisLostPush => redis.pushes_to_lose = self.rng.random_range(1..4),
-                Fault::RedisEmptied => redis.empty(),
-                Fault::RedisFailover => redis.fail_over(|| self.rng.random_range(0..6)),
+                Fault::RedisEmptied => {
+                    redis.empty();
+                    self.truth.losses += 1;
+                }
+                Fault::RedisFailover => {
+                    redis.fail_over(|| self.rng.random_range(0..6));
+                    self.truth.losses += 1;
+                }
                 _ => redis.cut(),
             }
         }

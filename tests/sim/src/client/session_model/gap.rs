@@ -34,6 +34,9 @@ impl SessionModel {
             && position.is_epoch_inferred
             && gap.epoch == position.epoch
             && published.is_also_in_other_epoch(&position.epoch, position.up_to);
+        if range.is_none() && !gaps_allowed && published.continues_all(&position.epoch, &gap.epoch) {
+            return Err(format!("a gap in epoch {}, which continues {position:?}", gap.epoch));
+        }
         if was_in_another || published.may_continue_as(&position.epoch, &gap.epoch) {
             // A new epoch of the log continues the former one but lacks some of its messages.
             self.channels[log] = ChannelSubscription::AtNextMessage(Some(gap.epoch.clone().into_owned()));

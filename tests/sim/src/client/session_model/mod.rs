@@ -23,11 +23,13 @@ const REMEMBERED: usize = 256;
 
 /// A message received from a log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReceivedMessage {
+pub(crate) struct ReceivedMessage<'a> {
     pub(crate) seq: u64,
     pub(crate) log: usize,
     pub(crate) offset: u64,
     pub(crate) number: u64,
+    /// Epoch of the channel that delivered the message, if the message names it.
+    pub(crate) epoch: Option<&'a str>,
 }
 
 /// Content of a seq.
@@ -134,8 +136,8 @@ impl SessionModel {
     }
 
     /// Processes a message. An error describes the violation.
-    pub(crate) fn message(&mut self, message: ReceivedMessage, truth: &Truth) -> Verdict {
-        let ReceivedMessage { seq, log, offset, number } = message;
+    pub(crate) fn message(&mut self, message: ReceivedMessage<'_>, truth: &Truth) -> Verdict {
+        let ReceivedMessage { seq, log, offset, number, epoch } = message;
         let is_fresh = self.remember(seq, SeqContent::Message { log, offset })?;
         let is_new = self.known.receive(number);
         let (gaps_allowed, published) = (self.allows_gaps(), truth.log(log));
@@ -150,6 +152,7 @@ impl SessionModel {
                 let ChannelSubscription::AtNextMessage(told) = std::mem::take(subscription) else {
                     unreachable!("checked above")
                 };
+                let told = epoch.map(str::to_owned).or(told);
                 // Look for the epoch that contains the message: by the time an answer is read, the channel
                 // may already have a new one.
                 let is_epoch_inferred = told.is_none();

@@ -39,16 +39,17 @@ impl ChannelPosition {
 
     /// Returns whether a message belongs to an earlier subscription, in another epoch. A repeated message
     /// belongs to the epoch in which it was first sent.
-    pub(super) fn is_of_other_subscription(&self, message: ReceivedMessage, log: &LogTruth) -> bool {
+    pub(super) fn is_of_other_subscription(&self, message: ReceivedMessage<'_>, log: &LogTruth) -> bool {
         let ReceivedMessage { seq, offset, number, .. } = message;
         self.was_sent_beside && log.is_in_earlier_epoch(&self.epoch, offset, number)
             || seq <= self.start_seq && log.is_in_other_epoch(&self.epoch, offset, number)
     }
 
-    /// Changes the epoch if a new message shows that the session is in another one.
+    /// Changes the epoch if a new message shows that the session is in another one. The message has to name it,
+    /// so that the client knows its position.
     pub(super) fn follow_epoch(
         &mut self,
-        message: ReceivedMessage,
+        message: ReceivedMessage<'_>,
         log: &LogTruth,
         has_gone_back: bool,
     ) -> Verdict {
@@ -68,8 +69,19 @@ impl ChannelPosition {
                 // is not sent again. The server reports the loss later, when it sends the ring.
                 *self = Self { was_sent_beside: self.was_sent_beside, ..Self::new("", offset - 1, seq - 1) };
             }
+            if message.epoch != Some(log.epoch()) && !has_gone_back {
+                return Err(format!(
+                    "message {offset} arrived at {self:?} and names epoch {:?} instead of {}",
+                    message.epoch,
+                    log.epoch()
+                ));
+            }
             log.epoch().clone_into(&mut self.epoch);
             self.is_epoch_inferred = true;
+        }
+        if let Some(epoch) = message.epoch.filter(|epoch| log.was_before(&self.epoch, epoch)) {
+            epoch.clone_into(&mut self.epoch);
+            self.is_epoch_inferred = false;
         }
         if self.is_epoch_inferred && log.message_of(&self.epoch, offset) != Some(number) {
             // All messages received so far are also in another epoch, and the session is still in that epoch.

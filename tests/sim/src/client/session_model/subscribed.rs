@@ -75,9 +75,16 @@ impl SessionModel {
         let start_offset = match (begin, first) {
             _ if early.contains(&None) => None,
             (StartPosition::After(since), _) if recovered.is_some() => {
+                let [then, now] = [&*since.epoch, epoch].map(|of| published.message_of(of, since.offset));
+                if recovered == Some(true) && then.zip(now).is_some_and(|(then, now)| then != now) {
+                    return Err(format!("log {log}: epoch {epoch} does not continue {since:?}"));
+                }
                 // If the session cannot continue at this position, the server first reports a gap of unknown
                 // length.
-                (since.epoch == epoch && since.offset <= offset).then_some(since.offset)
+                let continues = since.epoch == epoch
+                    || recovered == Some(true)
+                    || published.continues_all(&since.epoch, epoch);
+                (continues && since.offset <= offset).then_some(since.offset)
             }
             (StartPosition::Now | StartPosition::After(_), _) | (StartPosition::Newest(0), _) => Some(offset),
             (StartPosition::Newest(count), Some(first)) if early.is_empty() => {
