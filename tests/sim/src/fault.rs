@@ -56,6 +56,8 @@ pub(crate) enum Fault {
     SnapshotFails,
     /// The server is killed, and another one starts without a snapshot.
     Kill,
+    /// A client returns from another server with newer positions. Only with Redis.
+    Roam,
     /// All connections to Redis break.
     RedisCut,
     /// Redis is unreachable for a while.

@@ -19,8 +19,9 @@ impl Simulation {
     /// Connects a client, and abandons its older connection.
     pub(crate) fn connect(&mut self, number: ClientNumber) {
         let is_busy = self.is_busy();
+        self.clients[number].unlink();
+        self.roam(number);
         let client = &mut self.clients[number];
-        client.unlink();
         if client.bayeux.is_some() {
             return self.continue_with_bayeux(number);
         }
@@ -28,6 +29,7 @@ impl Simulation {
         let is_steady = client.polls && !is_busy;
         let carrier = match self.rng.random_range(0..20) {
             _ if is_steady => Carrier::Poll,
+            0..10 if client.roaming_stream.is_some() => Carrier::Events,
             0..18 if client.polls => Carrier::Poll,
             0..12 => Carrier::WebSocket,
             12..16 => Carrier::Events,
@@ -102,7 +104,8 @@ impl Simulation {
         // Imitate an EventSource: send the last event id, if the client is still at the position at which its
         // last stream ended.
         let last = stream.filter(|(_, id)| last_event_id.as_ref().is_some_and(|old| is_at(id, old)));
-        let (logs, offered) = last.unzip();
+        let foreign = self.clients[number].roaming_stream.take();
+        let (logs, offered) = last.or(foreign.filter(|_| resume.is_none())).unzip();
         let logs = self.logs_of_url(logs);
         let client = &mut self.clients[number];
         let link = client.link.as_mut().expect("just connected");
@@ -125,7 +128,7 @@ impl Simulation {
 
     /// Returns the channels and patterns of a URL. `before` contains those of the last URL, to which the client
     /// returns, but a new page may name them in another order, leave out some, and add others.
-    fn logs_of_url(&mut self, before: Option<Vec<usize>>) -> Vec<usize> {
+    pub(super) fn logs_of_url(&mut self, before: Option<Vec<usize>>) -> Vec<usize> {
         let mut logs = before.unwrap_or_default();
         if !logs.is_empty() && self.rng.random_bool(0.5) {
             return logs;

@@ -13,6 +13,7 @@ mod polling;
 mod posts;
 mod reading;
 mod received;
+mod roaming;
 mod session_model;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -42,6 +43,8 @@ pub(crate) struct SimClient {
     snapshots: Vec<SessionModel>,
     /// Epoch and offset of the last message received from each channel in former sessions.
     past: Vec<Option<(String, u64)>>,
+    /// Channels in the URL of an event stream on another server, and the id of its last event.
+    roaming_stream: Option<(Vec<usize>, String)>,
     pub(crate) link: Option<ClientLink>,
     /// Connection whose request arrived last.
     pub(crate) last_arrived: Option<ConnectionNumber>,
@@ -63,6 +66,7 @@ impl SimClient {
             bayeux: speaks_bayeux.then(|| Box::new(Bayeux::new(&mut rng))),
             snapshots: Vec::new(),
             past: vec![None; LOGS],
+            roaming_stream: None,
             link: None,
             last_arrived: None,
             polls: speaks_bayeux,

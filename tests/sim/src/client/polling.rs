@@ -132,6 +132,7 @@ impl Simulation {
             link.greeted = recovered;
             if recovered && let Some(model) = &mut client.model {
                 model.must_tell_seq = false;
+                model.resumed_after = model.highest;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Processing and checking of everything that clients receive.
 
-use encke_core::dialect::Success;
 use encke_core::dialect::json::{Hello, Reply, ReplyOutcome, ServerMessage};
+use encke_core::dialect::{StartPosition, Success};
 use encke_server::testing::simulation::SimulatedServer;
 
 use super::event_id::position_in;
@@ -194,6 +194,7 @@ impl Simulation {
             (true, Some(offer)) => {
                 let had = it.model.as_mut().map_or(0, |model| {
                     model.must_tell_seq = false;
+                    model.resumed_after = model.highest;
                     model.highest
                 });
                 // The seq of the hello may skip messages of channels from which the client has unsubscribed,
@@ -222,6 +223,7 @@ impl Simulation {
 
     /// Replaces the client's session with a new one.
     fn begin_session(&mut self, client: ClientNumber, hello: &Hello<'_>) {
+        let redis = self.redis().cloned();
         let it = &mut self.clients[client];
         it.forget_session();
         let Some(link) = &mut it.link else { return };
@@ -240,8 +242,12 @@ impl Simulation {
                 let what = format!("client {client} was at {offered:?} of log {log}, but got {start:?}");
                 return self.violate("exactly once or a gap", what);
             }
-            let view = self.server.channel(name_of(log));
-            model.continue_at(log, start, view.as_ref().map(|view| (&*view.epoch, view.last)));
+            let present = match &redis {
+                None => self.server.channel(name_of(log)).map(|view| (view.epoch, view.last)),
+                Some(redis) => redis.lock().state_of(name_of(log)),
+            };
+            let present = present.as_ref().map(|(epoch, last)| (&**epoch, *last));
+            model.continue_at(log, start, present);
         }
         it.model = Some(model);
     }
@@ -277,7 +283,11 @@ impl Simulation {
         };
         let Success::Subscribed { epoch, offset, recovered, .. } = success.into_owned() else { return };
         let (first, is_beside) = (first_in_log(&self.server, log, &epoch), session.is_some());
-        let answer = Subscribed { epoch: &epoch, offset, begin: &begin, recovered, first, is_beside };
+        let is_in_redis = matches!(&begin, StartPosition::After(since) if self.is_in_redis(log, &since.epoch, since.offset));
+        let answer =
+            Subscribed { epoch: &epoch, offset, begin: &begin, recovered, first, is_in_redis, is_beside };
+        let it = &mut self.clients[client];
+        let Some(model) = &mut it.model else { return };
         it.snapshots.clear();
         it.past[log] = None;
         if let Err(what) = model.subscribed(log, &answer, &self.truth) {

@@ -109,6 +109,14 @@ impl RedisState {
         self.publish(channel, data, None, generation).1
     }
 
+    /// Publishes on behalf of another server, without a push message to this one, which lags behind until it
+    /// receives the next message or opens the channel.
+    pub(crate) fn publish_unnoticed(&mut self, channel: &str, data: &str) {
+        let lost = std::mem::replace(&mut self.pushes_to_lose, 1);
+        self.publish_as_peer(channel, data);
+        self.pushes_to_lose = lost;
+    }
+
     /// Returns the epoch and the last offset of a channel, if it exists.
     pub(crate) fn state_of(&self, channel: &str) -> Option<(String, u64)> {
         let (known, count) = self.generation;

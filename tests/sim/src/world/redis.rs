@@ -4,12 +4,22 @@ use rand::RngExt;
 
 use super::Simulation;
 use crate::fault::Fault;
-use crate::redis::RedisConnection;
+use crate::redis::{Redis, RedisConnection};
 use crate::scenario::{MILLI, SECOND};
 use crate::schedule::Action;
-use crate::truth::{MAX_CHANNELS, START_MS};
+use crate::truth::{MAX_CHANNELS, START_MS, name_of};
 
 impl Simulation {
+    pub(crate) fn redis(&self) -> Option<&Redis> {
+        self.inputs.redis.as_ref()
+    }
+
+    /// Returns whether Redis has this message of a log, or had it and has only trimmed it.
+    pub(crate) fn is_in_redis(&self, log: usize, epoch: &str, offset: u64) -> bool {
+        let present = self.redis().and_then(|redis| redis.lock().state_of(name_of(log)));
+        present.is_some_and(|(current, last)| current == epoch && offset <= last)
+    }
+
     /// Plans the processing of new bytes between servers and Redis.
     pub(super) fn plan_redis_work(&mut self) {
         let Some(redis) = &self.inputs.redis else { return };

@@ -34,7 +34,9 @@ impl SessionModel {
             && position.is_epoch_inferred
             && gap.epoch == position.epoch
             && published.is_also_in_other_epoch(&position.epoch, position.up_to);
-        if range.is_none() && !gaps_allowed && published.continues_all(&position.epoch, &gap.epoch) {
+        // A gap that is allowed after a resumption precedes the messages of its log.
+        let must_continue = !gaps_allowed || position.last_seq > self.resumed_after && !self.has_gone_back;
+        if range.is_none() && must_continue && published.continues_all(&position.epoch, &gap.epoch) {
             return Err(format!("a gap in epoch {}, which continues {position:?}", gap.epoch));
         }
         if was_in_another || published.may_continue_as(&position.epoch, &gap.epoch) {

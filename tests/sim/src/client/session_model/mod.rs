@@ -70,6 +70,8 @@ pub(crate) struct SessionModel {
     /// Messages, or gaps (`None`), of channels whose subscribe was sent in a separate request and has no
     /// reply yet.
     early: Vec<(usize, Option<EarlyMessage>)>,
+    /// The highest seq received before the session was resumed last.
+    pub(crate) resumed_after: u64,
     /// Whether gaps are allowed even if the log still contains the messages.
     pub(crate) gaps_allowed: bool,
     /// Whether the client went back to an earlier state, after it had acknowledged later messages.
@@ -207,6 +209,7 @@ impl SessionModel {
             ));
         }
         position.up_to = offset;
+        position.last_seq = seq;
         Ok(())
     }
 

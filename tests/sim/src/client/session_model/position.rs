@@ -19,6 +19,8 @@ pub(crate) struct ChannelPosition {
     pub(super) was_sent_beside: bool,
     /// Whether the epoch was inferred from the messages received, rather than announced by the server.
     pub(super) is_epoch_inferred: bool,
+    /// Seq of the last message received.
+    pub(super) last_seq: u64,
     /// Offset of the last message in sequence: all messages up to it were received or reported as missing.
     /// Later ones may have arrived by another subscription.
     pub(crate) up_to: u64,
@@ -33,6 +35,7 @@ impl ChannelPosition {
             requested_up_to: start_offset,
             was_sent_beside: false,
             is_epoch_inferred: false,
+            last_seq: 0,
             up_to: start_offset,
         }
     }

@@ -58,13 +58,15 @@ pub(crate) struct Subscribed<'a> {
     pub(crate) recovered: Option<bool>,
     /// Offset of the oldest message in the log, if the log still has this epoch.
     pub(crate) first: Option<u64>,
+    /// Whether Redis still has the position that the client requested, so the server must continue there.
+    pub(crate) is_in_redis: bool,
     /// Whether the reply came in a separate response, so messages may have overtaken it.
     pub(crate) is_beside: bool,
 }
 
 impl SessionModel {
     pub(crate) fn subscribed(&mut self, log: usize, answer: &Subscribed<'_>, truth: &Truth) -> Verdict {
-        let Subscribed { epoch, offset, begin, recovered, first, is_beside } = *answer;
+        let Subscribed { epoch, offset, begin, recovered, first, is_in_redis, is_beside } = *answer;
         let early = self.early.extract_if(.., |(of, _)| *of == log).map(|(_, message)| message);
         let early: Vec<_> = early.filter(|_| is_beside).collect();
         if !matches!(self.channels[log], ChannelSubscription::Requested) {
@@ -78,6 +80,9 @@ impl SessionModel {
                 let [then, now] = [&*since.epoch, epoch].map(|of| published.message_of(of, since.offset));
                 if recovered == Some(true) && then.zip(now).is_some_and(|(then, now)| then != now) {
                     return Err(format!("log {log}: epoch {epoch} does not continue {since:?}"));
+                }
+                if is_in_redis && (since.epoch != epoch || since.offset > offset) {
+                    return Err(format!("log {log} starts at {epoch} {offset}, but Redis has {since:?}"));
                 }
                 // If the session cannot continue at this position, the server first reports a gap of unknown
                 // length.
