@@ -149,7 +149,7 @@ fn faults(is_dense: bool, has_redis: bool, rng: &mut SmallRng) -> Faults {
     add(&[Fault::Kill], 0.3);
     if has_redis {
         add(Fault::OF_REDIS, share_of_redis);
-        add(&[Fault::Roam], 0.7);
+        add(&[Fault::Roam, Fault::RedisRestarted], 0.7);
     } else {
         // Sessions of a snapshot cannot continue with logs in Redis that other servers have appended to.
         add(&[Fault::Restart], 0.3);

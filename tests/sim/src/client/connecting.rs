@@ -27,12 +27,13 @@ impl Simulation {
         }
         // Without faults, a polling client keeps polling with its session.
         let is_steady = client.polls && !is_busy;
+        let websockets = if self.scenario.redis { 8 } else { 12 };
         let carrier = match self.rng.random_range(0..20) {
             _ if is_steady => Carrier::Poll,
             0..10 if client.roaming_stream.is_some() => Carrier::Events,
             0..18 if client.polls => Carrier::Poll,
-            0..12 => Carrier::WebSocket,
-            12..16 => Carrier::Events,
+            number if number < websockets => Carrier::WebSocket,
+            0..16 => Carrier::Events,
             _ => Carrier::Poll,
         };
         client.polls = carrier == Carrier::Poll;

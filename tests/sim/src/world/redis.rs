@@ -93,7 +93,7 @@ impl Simulation {
                 _ => redis.cut(),
             }
         }
-        self.plan_within(self.scenario.length / 8, Action::RedisFault);
+        self.plan_within(self.scenario.length / 12, Action::RedisFault);
     }
 
     pub(super) fn recover_redis(&mut self) {
