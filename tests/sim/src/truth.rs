@@ -234,12 +234,12 @@ impl LogTruth {
         self.may_continue && one != other && is_known(one) && is_known(other)
     }
 
-    /// Returns whether the current epoch has the same messages as a former one up to this offset. Messages
-    /// that are not remembered count as equal.
-    pub(crate) fn continues_from(&self, epoch: &str, up_to: u64) -> bool {
+    /// Returns whether a later epoch has the same messages as a former one up to this offset. Messages that are
+    /// not remembered count as equal.
+    pub(crate) fn continues_from(&self, epoch: &str, later: &str, up_to: u64) -> bool {
         let before = self.message_of(epoch, up_to);
-        before.zip(self.message(up_to)).is_none_or(|(before, now)| before == now)
-            && (before.is_none() || up_to <= self.last)
+        before.zip(self.message_of(later, up_to)).is_none_or(|(before, now)| before == now)
+            && (before.is_none() || later != self.epoch() || up_to <= self.last)
     }
 
     /// Returns the numbers of the remembered messages in this range of an epoch, and whether there may be

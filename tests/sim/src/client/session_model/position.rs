@@ -60,31 +60,28 @@ impl ChannelPosition {
         // A message contained in both epochs may have been sent in either.
         let is_of_former = log.message_of(&self.epoch, offset) == Some(number);
         let is_of_present = log.message(offset) == Some(number);
-        if log.may_continue_as(&self.epoch, log.epoch()) && is_of_present && !is_of_former {
+        let named = message.epoch.filter(|epoch| log.was_before(&self.epoch, epoch));
+        let must_name = message.epoch != Some(&*self.epoch)
+            && log.may_continue_as(&self.epoch, log.epoch())
+            && is_of_present
+            && !is_of_former;
+        if must_name && named.is_none() && !has_gone_back {
+            return Err(format!("message {offset} arrived at {self:?} and names no newer epoch"));
+        }
+        if let Some(next) = named.or(must_name.then(|| log.epoch())) {
             // A new epoch of the log has continued the former one, with all its messages.
-            if !log.continues_from(&self.epoch, self.up_to) {
+            if !log.continues_from(&self.epoch, next, self.up_to) {
                 if !has_gone_back {
                     return Err(format!(
-                        "message {offset} arrived at {self:?}, which the new epoch does not continue"
+                        "message {offset} arrived at {self:?}, which the new epoch {next} does not continue"
                     ));
                 }
                 // The client had already acknowledged the gap that reported the missing messages, so this gap
                 // is not sent again. The server reports the loss later, when it sends the ring.
                 *self = Self { was_sent_beside: self.was_sent_beside, ..Self::new("", offset - 1, seq - 1) };
             }
-            if message.epoch != Some(log.epoch()) && !has_gone_back {
-                return Err(format!(
-                    "message {offset} arrived at {self:?} and names epoch {:?} instead of {}",
-                    message.epoch,
-                    log.epoch()
-                ));
-            }
-            log.epoch().clone_into(&mut self.epoch);
-            self.is_epoch_inferred = true;
-        }
-        if let Some(epoch) = message.epoch.filter(|epoch| log.was_before(&self.epoch, epoch)) {
-            epoch.clone_into(&mut self.epoch);
-            self.is_epoch_inferred = false;
+            next.clone_into(&mut self.epoch);
+            self.is_epoch_inferred = named.is_none();
         }
         if self.is_epoch_inferred && log.message_of(&self.epoch, offset) != Some(number) {
             // All messages received so far are also in another epoch, and the session is still in that epoch.
