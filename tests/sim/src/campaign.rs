@@ -142,12 +142,16 @@ fn report(scenario: Scenario, outcome: RunOutcome, bounds: Bounds) -> ExitCode {
     let Some(violation) = outcome.violation.clone() else { return ExitCode::SUCCESS };
     println!("\nseed {} fails after {} steps", scenario.seed, outcome.totals.steps);
     println!("{violation}");
+    // Only builds without optimisation have debug assertions, which may be what failed.
+    let release = if cfg!(debug_assertions) { "" } else { " --release" };
+    let steps = bounds.steps.map_or_else(String::new, |steps| format!(" --steps {steps}"));
+    println!("reproduce: cargo run{release} -p encke-sim -- --seed {}{steps}", scenario.seed);
     if !bounds.shrinks {
         outcome.tail.iter().for_each(|line| println!("{line}"));
         return ExitCode::FAILURE;
     }
     let Shrunk { scenario, outcome } = shrink(simulate, scenario, outcome, &violation);
-    let Scenario { kind, clients, seed, .. } = &scenario;
+    let Scenario { kind, clients, .. } = &scenario;
     println!("\nshrunk: {kind:?}, {clients} clients, {} steps", outcome.totals.steps);
     let faults: Vec<_> = scenario.faults.iter().map(|fault| format!("{fault:?}")).collect();
     let until = match scenario.calm_after_steps {
@@ -159,8 +163,6 @@ fn report(scenario: Scenario, outcome: RunOutcome, bounds: Bounds) -> ExitCode {
     if let Some(violation) = &outcome.violation {
         println!("{violation}");
     }
-    let steps = bounds.steps.map_or_else(String::new, |steps| format!(" --steps {steps}"));
-    println!("reproduce: cargo run --release -p encke-sim -- --seed {seed}{steps}");
     ExitCode::FAILURE
 }
 
