@@ -11,6 +11,7 @@ mod client;
 mod engine_delays;
 mod fault;
 mod lifecycle;
+mod namespaces;
 mod outcome;
 mod redis;
 mod scenario;

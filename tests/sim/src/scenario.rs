@@ -8,6 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::fault::{Fault, Faults};
+use crate::namespaces;
 use crate::truth::{LOGS, MAX_CHANNELS};
 use crate::wire::Buffers;
 
@@ -69,8 +70,8 @@ impl Scenario {
             _ => ScenarioKind::Still,
         };
         let is_dense = kind == ScenarioKind::Dense;
-        let config = config(kind, &mut rng);
         let redis = is_dense && rng.random_bool(0.3);
+        let config = config(kind, redis, &mut rng);
         let (clients, length, pause, publish_pause) = match kind {
             ScenarioKind::Dense => {
                 let pause = rng.random_range(20..3_000) * MILLI;
@@ -163,7 +164,7 @@ fn faults(is_dense: bool, has_redis: bool, rng: &mut SmallRng) -> Faults {
 }
 
 /// Creates a valid configuration with limits low enough to be reached.
-fn config(kind: ScenarioKind, rng: &mut SmallRng) -> Config {
+fn config(kind: ScenarioKind, redis: bool, rng: &mut SmallRng) -> Config {
     let is_dense = kind == ScenarioKind::Dense;
     let mut flags = Vec::new();
     let mut set = |key: &str, value: String| flags.push(format!("{key}={value}"));
@@ -211,9 +212,17 @@ fn config(kind: ScenarioKind, rng: &mut SmallRng) -> Config {
     set("channel.history_messages", any(rng, 1..60));
     set("limits.max_message", "32KiB".to_owned());
     set("channel.history_bytes", "32KiB".to_owned());
-    set("channel.history_total_bytes", any(rng, 32_768..100_000));
-    let age = if is_dense { rng.random_range(2 * tick..120_000) } else { ping };
-    set("channel.history_age", if rng.random_bool(0.7) { ms(age) } else { "off".to_owned() });
+    let total_bytes = rng.random_range(32_768..100_000);
+    set("channel.history_total_bytes", total_bytes.to_string());
+    let any_age = |rng: &mut SmallRng| {
+        let age = if is_dense { rng.random_range(2 * tick..120_000) } else { ping };
+        if rng.random_bool(0.7) { ms(age) } else { "off".to_owned() }
+    };
+    set("channel.history_age", any_age(rng));
+    // The simulated Redis has the same limits for all logs.
+    if !redis && rng.random_bool(0.7) {
+        set("namespace", namespaces::draw(rng, 32_768..=total_bytes, any_age));
+    }
     set("limits.max_subscriptions", any(rng, 1..5));
     set("limits.max_channels", any(rng, 1..8));
     // Refuse clients in dense scenarios only: they reconnect soon, and over days, there would be few other

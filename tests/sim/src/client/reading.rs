@@ -11,6 +11,7 @@ use super::received::ReceivedItem;
 use super::session_model::{ReceivedMessage, Subscribed};
 use super::{Carrier, ChannelSubscription, SessionModel};
 use crate::fault::Fault;
+use crate::namespaces::rules_of;
 use crate::outcome::Verdict;
 use crate::scenario::nanos;
 use crate::schedule::{Action, ClientNumber, ConnectionNumber};
@@ -111,9 +112,13 @@ impl Simulation {
                     Some(pattern) => (&pattern.name, pattern.offset, None),
                     None => (&message.channel, message.offset, message.epoch.as_deref()),
                 };
-                let (Some(_), Some(log)) = (log_of(&message.channel), log_of(by)) else {
+                let (Some(channel), Some(log)) = (log_of(&message.channel), log_of(by)) else {
                     return self.violate("wire", format!("a message of {} by {by}", message.channel));
                 };
+                if message.at_ms.is_some() != rules_of(&self.scenario.config, channel).at_ms {
+                    let what = format!("client {client} reads a message of {channel} at {:?}", message.at_ms);
+                    return self.violate("namespaces", what);
+                }
                 let number = message.data.and_then(|data| number_in(data.get())).unwrap_or(u64::MAX);
                 self.totals.deliveries += 1;
                 let message = ReceivedMessage { seq: message.seq, log, offset, number, epoch };

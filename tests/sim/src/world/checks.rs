@@ -6,12 +6,13 @@ use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
 use encke_core::session::{Deadline, LifecycleEvent, Transition};
 use encke_server::SessionId;
-use encke_server::testing::simulation::SessionView;
+use encke_server::testing::simulation::{ChannelView, SessionView};
 
 use super::Simulation;
+use crate::namespaces::rules_of;
 use crate::scenario::nanos;
 use crate::schedule::ConnectionNumber;
-use crate::truth::name_of;
+use crate::truth::{log_of, name_of};
 
 impl Simulation {
     pub(super) fn process_events(&mut self) {
@@ -73,7 +74,7 @@ impl Simulation {
     /// Checks that a log, and all logs together, are within their limits.
     pub(super) fn check_log(&mut self, log: usize) {
         let Some(view) = self.server.channel(name_of(log)) else { return };
-        let limits = &self.scenario.config.channel.log;
+        let limits = &rules_of(&self.scenario.config, log).log;
         let held = self.server.totals();
         if view.messages > limits.messages || view.messages > 1 && view.bytes > limits.bytes {
             self.violate("bounds", format!("{view:?} exceeds {limits:?}"));
@@ -155,10 +156,15 @@ impl Simulation {
         }
     }
 
+    /// Returns the age limit of a channel's messages.
+    pub(super) fn age_limit(&self, channel: &ChannelView) -> Option<Duration> {
+        rules_of(&self.scenario.config, log_of(&channel.name)?).log.age
+    }
+
     fn check_overdue(&mut self, sessions: &[SessionView]) {
         let now = self.server.now();
         let timers = &self.scenario.config.timers;
-        let (tick, slack, age) = (timers.tick, timers.ping_slack, self.scenario.config.channel.log.age);
+        let (tick, slack) = (timers.tick, timers.ping_slack);
         let is_overdue = |(deadline, at): &&(Deadline, Timestamp)| {
             let soft = if *deadline == Deadline::Ping { slack } else { Duration::ZERO };
             *at + soft + tick <= now
@@ -168,9 +174,11 @@ impl Simulation {
                 return self.violate("late expiry", format!("{overdue:?} of {} at {now:?}", session.id));
             }
         }
-        let Some(age) = age else { return };
         let channels = self.server.channels();
-        let overdue = channels.iter().find(|it| it.oldest_at.is_some_and(|at| at + age + tick <= now));
+        let overdue = channels.iter().find(|it| {
+            let expires = it.oldest_at.zip(self.age_limit(it)).map(|(at, age)| at + age + tick);
+            expires.is_some_and(|at| at <= now)
+        });
         if let Some(channel) = overdue {
             self.violate("late expiry", format!("age limit of {channel:?} at {now:?}"));
         }

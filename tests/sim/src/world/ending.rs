@@ -3,8 +3,10 @@
 use super::Simulation;
 use crate::client::Carrier;
 use crate::fault::Fault;
+use crate::namespaces::rules_of;
 use crate::scenario::{SECOND, nanos};
 use crate::schedule::{Action, ClientNumber, Stage};
+use crate::truth::LOGS;
 
 /// How long the logs may differ from Redis. Servers compare them once a minute, and keep an unused
 /// subscription for another half minute. Before that, they may have to notice a silent connection.
@@ -29,7 +31,8 @@ impl Simulation {
             + config.close_timeout;
         let timeouts = match self.stage {
             Stage::Leaving => {
-                timeouts + config.limits.handshake_timeout + config.channel.log.age.unwrap_or_default()
+                let ages = (0..LOGS).filter_map(|log| rules_of(config, log).log.age);
+                timeouts + config.limits.handshake_timeout + ages.max().unwrap_or_default()
             }
             _ => timeouts,
         };
@@ -138,7 +141,6 @@ impl Simulation {
         // One task parks idle connections. It sleeps while its queue contains an entry, even an outdated one.
         let tasks_for_parking = usize::from(self.scenario.config.park_after.is_some());
         let tasks = tasks_for_parking + if has_redis { TASKS_FOR_REDIS } else { 0 };
-        let has_age = self.scenario.config.channel.log.age.is_some();
         let is_referred_to = channels.iter().any(|it| it.subscribers + it.references > 0);
         let left = [
             ("sessions", held.sessions),
@@ -153,8 +155,11 @@ impl Simulation {
                 if has_redis { 0 } else { held.timer_entries.saturating_sub(tasks_for_parking) },
             ),
             ("channels with references", usize::from(is_referred_to)),
-            ("channels despite an age limit", if has_age { channels.len() } else { 0 }),
-            ("log bytes despite an age limit", if has_age { held.log_bytes } else { 0 }),
+            (
+                "channels despite an age limit",
+                channels.iter().filter(|channel| self.age_limit(channel).is_some()).count(),
+            ),
+            ("log bytes without a channel", if channels.is_empty() { held.log_bytes } else { 0 }),
             ("empty channels", channels.iter().filter(|channel| channel.messages == 0).count()),
         ];
         for (what, count) in left.into_iter().filter(|(_, count)| *count > 0) {
