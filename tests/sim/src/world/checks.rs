@@ -199,8 +199,14 @@ impl Simulation {
             + config.close_timeout
             + config.timers.ping_slack;
         let latest = nanos(longest) + 4 * self.scenario.tick();
+        // A Bayeux WebSocket without a session is served until its next message is late.
+        let without_session =
+            latest + nanos(config.limits.keep_alive_timeout) + nanos(config.limits.handshake_timeout);
         let now = self.server.now().as_nanos();
         let unnoticed = self.connections.iter().flatten().find_map(|connection| {
+            let session = connection.session.as_ref().and_then(|id| self.server.session(id));
+            let may_wait = session.is_none() && self.clients[connection.client].bayeux.is_some();
+            let latest = if may_wait { without_session } else { latest };
             let wire = connection.wire.lock();
             let vanished_at = wire.vanished_at.filter(|at| !wire.server_gone && at + latest <= now)?;
             Some((vanished_at, connection.client, connection.session.clone()))
