@@ -12,6 +12,7 @@ mod engine_delays;
 mod fault;
 mod lifecycle;
 mod namespaces;
+mod notices;
 mod outcome;
 mod redis;
 mod scenario;

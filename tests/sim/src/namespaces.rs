@@ -11,9 +11,11 @@ use crate::truth::name_of;
 /// Prefixes of some channels and patterns. Some prefixes contain others.
 const PREFIXES: [&str; 5] = ["/even/", "/odd/", "/even/0", "/odd/1", "/"];
 
-/// Draws namespaces, as the value of the setting `namespace`. `age` returns a random age limit.
+/// Draws namespaces, as the value of the setting `namespace`. `join_leave` is the fraction that reports joins
+/// and leaves, `bytes` the range of limits on the size of a log. `age` returns a random age limit.
 pub(crate) fn draw(
     rng: &mut SmallRng,
+    join_leave: f64,
     bytes: RangeInclusive<u32>,
     mut age: impl FnMut(&mut SmallRng) -> String,
 ) -> String {
@@ -35,7 +37,10 @@ pub(crate) fn draw(
         }
         set("publish", rng.random_bool(0.85).to_string());
         set("presence", rng.random_bool(0.5).to_string());
-        set("at_ms", rng.random_bool(0.5).to_string());
+        // Bayeux clients identify joins and leaves by their times.
+        let join_leave = rng.random_bool(join_leave);
+        set("at_ms", (join_leave || rng.random_bool(0.5)).to_string());
+        set("join_leave", join_leave.to_string());
         namespaces.push(format!("{{{namespace}}}"));
     }
     format!("[{}]", namespaces.join(", "))

@@ -221,7 +221,9 @@ fn config(kind: ScenarioKind, redis: bool, rng: &mut SmallRng) -> Config {
     set("channel.history_age", any_age(rng));
     // The simulated Redis has the same limits for all logs.
     if !redis && rng.random_bool(0.7) {
-        set("namespace", namespaces::draw(rng, 32_768..=total_bytes, any_age));
+        // Over years, hundreds of sessions would join and leave too often.
+        let join_leave = if kind == ScenarioKind::Still { 0.0 } else { 0.5 };
+        set("namespace", namespaces::draw(rng, join_leave, 32_768..=total_bytes, any_age));
     }
     set("limits.max_subscriptions", any(rng, 1..5));
     set("limits.max_channels", any(rng, 1..8));

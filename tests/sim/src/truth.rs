@@ -3,6 +3,10 @@
 
 use std::collections::VecDeque;
 
+use encke_server::testing::simulation::MessageView;
+
+use crate::notices::{Notice, Notices};
+
 /// Start of every run, in milliseconds since 1970.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
@@ -85,10 +89,25 @@ pub(crate) struct LogTruth {
 #[derive(Debug)]
 pub(crate) struct Truth {
     logs: Vec<LogTruth>,
-    /// The highest message number so far.
+    /// The highest number of a published message so far.
     newest: u64,
     /// How often Redis has lost messages.
     pub(crate) losses: u32,
+    /// The highest number of a message so far, published or not.
+    numbered: u64,
+    pub(crate) notices: Notices,
+}
+
+/// New messages of a log.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    pub(crate) count: u64,
+    /// Joins and leaves among them. Empty for a pattern.
+    pub(crate) notices: Vec<Notice>,
+    /// Whether some of the messages had left the log.
+    pub(crate) misses_some: bool,
+    /// Whether the log has a new epoch.
+    pub(crate) is_new_epoch: bool,
 }
 
 impl Truth {
@@ -96,7 +115,19 @@ impl Truth {
     pub(crate) fn new(is_in_redis: bool) -> Self {
         let log =
             |_| LogTruth { epochs: vec![Epoch::default()], may_continue: is_in_redis, ..LogTruth::default() };
-        Self { logs: (0..LOGS).map(log).collect(), newest: 0, losses: 0 }
+        Self {
+            logs: (0..LOGS).map(log).collect(),
+            newest: 0,
+            losses: 0,
+            numbered: 0,
+            notices: Notices::default(),
+        }
+    }
+
+    /// Returns the number for the next message.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.numbered += 1;
+        self.numbered
     }
 
     pub(crate) fn log(&self, log: usize) -> &LogTruth {
@@ -104,28 +135,45 @@ impl Truth {
     }
 
     /// Records the messages published to a log since the last call: its epoch and last offset are given, and
-    /// `after` returns the available messages after an offset. Returns the number of new messages, or a
-    /// description of an inconsistency.
+    /// `after` returns the available messages after an offset. An error describes an inconsistency.
+    ///
+    /// The channels have to be observed before the patterns, and all logs after each step that may publish a
+    /// join or a leave.
     pub(crate) fn observe(
         &mut self,
         log: usize,
         (epoch, last): (String, u64),
-        after: impl FnOnce(u64) -> Vec<(u64, String)>,
-    ) -> Result<u64, String> {
+        now_ms: u64,
+        after: impl FnOnce(u64) -> Vec<MessageView>,
+    ) -> Result<Observed, String> {
         let (name, truth) = (name_of(log), &mut self.logs[log]);
-        if epoch != truth.epoch() {
+        let mut observed = Observed { is_new_epoch: epoch != truth.epoch(), ..Observed::default() };
+        if observed.is_new_epoch {
             truth.epochs.push(Epoch { id: epoch, losses: self.losses });
             truth.last = 0;
         }
-        let fresh = last
+        observed.count = last
             .checked_sub(truth.last)
             .ok_or_else(|| format!("{name} went back from {} to {last}", truth.last))?;
-        if fresh == 0 {
-            return Ok(0);
+        if observed.count == 0 {
+            return Ok(observed);
         }
         let (before, epoch) = (self.newest, truth.current());
-        for (offset, data) in after(truth.last) {
-            let number = number_in(&data).ok_or_else(|| format!("{name} contains {data}"))?;
+        let messages = after(truth.last);
+        observed.misses_some = (messages.len() as u64) < observed.count;
+        for MessageView { offset, channel, kind, data } in messages {
+            let unknown = || format!("{name} contains {data} of {channel}");
+            let of = log_of(&channel).ok_or_else(unknown)?;
+            let number = match Notice::parse(of, kind, &data, now_ms) {
+                None => number_in(&data).ok_or_else(unknown)?,
+                Some(notice) if log == of => {
+                    self.numbered += 1;
+                    self.notices.add(notice.clone(), offset, self.numbered);
+                    observed.notices.push(notice);
+                    self.numbered
+                }
+                Some(notice) => self.notices.numbers_of(&notice).last().ok_or_else(unknown)?,
+            };
             truth.messages.push_back(Message { epoch, offset, number });
             self.newest = self.newest.max(number);
         }
@@ -134,7 +182,7 @@ impl Truth {
             let oldest = self.newest.saturating_sub(REMEMBERED);
             self.logs.iter_mut().for_each(|truth| truth.forget(oldest));
         }
-        Ok(fresh)
+        Ok(observed)
     }
 }
 

@@ -56,7 +56,7 @@ pub use engine::SimulatedEngine;
 pub use polls::HeldPoll;
 pub use restart::{ReservedSnapshot, RestoreResult};
 pub use socket::{SimulatedSocket, SimulatedStream};
-pub use views::{ChannelView, ServerTotals, SessionView};
+pub use views::{ChannelView, MessageView, ServerTotals, SessionView};
 
 /// A task of the server.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

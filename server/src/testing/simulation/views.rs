@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use encke_core::Timestamp;
+use encke_core::message::ContentKind;
 use encke_core::session::{Deadline, Phase};
 
 use super::SimulatedServer;
-use encke_broker::channel::HistoryPart;
+use encke_broker::channel::{HistoryMessage, HistoryPart};
 
 use crate::session::{Channel, SessionCell, Transport};
 
@@ -58,6 +59,19 @@ pub struct ChannelView {
     pub references: usize,
 }
 
+/// A message in a log.
+#[derive(Clone, Debug)]
+pub struct MessageView {
+    /// Offset in the log.
+    pub offset: u64,
+    /// Channel to which the message was published.
+    pub channel: String,
+    /// Kind of the data.
+    pub kind: ContentKind,
+    /// The data, as JSON text.
+    pub data: String,
+}
+
 /// Totals of the server's resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerTotals {
@@ -79,6 +93,8 @@ pub struct ServerTotals {
     pub open_connections: usize,
     /// Entries in the wheel after its last turn.
     pub timer_entries: usize,
+    /// Joins and leaves that are not published yet.
+    pub queued_notices: usize,
 }
 
 impl SimulatedServer {
@@ -138,12 +154,18 @@ impl SimulatedServer {
         self.public.client.logs.channels.count_bytes()
     }
 
-    /// Returns the available messages of a channel after `since`, with their offsets.
+    /// Returns the available messages of a channel after `since`.
     #[must_use]
-    pub fn history(&self, name: &str, since: u64) -> Vec<(u64, String)> {
+    pub fn history(&self, name: &str, since: u64) -> Vec<MessageView> {
         let Some(channel) = self.public.client.logs.channels.get(name) else { return Vec::new() };
         let (_, messages) = channel.history(HistoryPart::After(since), usize::MAX, self.now());
-        messages.into_iter().map(|message| (message.offset, message.data)).collect()
+        let view = |HistoryMessage { offset, channel, kind, data, .. }| MessageView {
+            offset,
+            channel: channel.map_or_else(|| name.to_owned(), |channel| channel.to_string()),
+            kind,
+            data,
+        };
+        messages.into_iter().map(view).collect()
     }
 
     /// Returns the totals.
@@ -160,6 +182,7 @@ impl SimulatedServer {
             connections: client.metrics.connections.count(),
             open_connections: self.public.connections.count(),
             timer_entries: client.timeouts.entries(),
+            queued_notices: client.sessions.subscriptions.join_leave().snapshot().len(),
         }
     }
 }

@@ -10,6 +10,7 @@ use super::link::PendingCommand;
 use super::posts::PostedCommands;
 use super::{Carrier, ChannelSubscription, MAX_SNAPSHOTS, SessionModel, SimClient};
 use crate::fault::Fault;
+use crate::namespaces::rules_of;
 use crate::scenario::nanos;
 use crate::schedule::ClientNumber;
 use crate::truth::name_of;
@@ -107,19 +108,36 @@ impl Simulation {
     }
 
     fn toggle_subscription(&mut self, number: ClientNumber) {
+        let log = self.scenario.any_log(&mut self.rng);
+        self.toggle_subscription_to(number, log, 0.3);
+    }
+
+    /// Makes some clients unsubscribe as soon as they have subscribed, and most of these subscribe again, if
+    /// the channel reports joins and leaves.
+    pub(super) fn hesitate(&mut self, number: ClientNumber, log: usize) {
+        let rules = rules_of(&self.scenario.config, log);
+        if rules.join_leave && self.is_busy() && self.rng.random_bool(0.5) {
+            self.toggle_subscription_to(number, log, 1.0);
+            if self.rng.random_bool(0.6) {
+                self.toggle_subscription_to(number, log, 0.0);
+            }
+        }
+    }
+
+    /// Subscribes to a log, or unsubscribes with the probability `unsubscribes`.
+    fn toggle_subscription_to(&mut self, number: ClientNumber, log: usize, unsubscribes: f64) {
         let client = &mut self.clients[number];
         // Wait for the pending request: requests may overtake each other, so the order would be unknown.
         if client.posting.is_some() {
             return;
         }
-        let log = self.scenario.any_log(&mut self.rng);
         let is_beside = !client.speaks_over_link();
         let Some(model) = &mut client.model else { return };
         let is_first = !model.has_subscribed(log);
         match &model.channels[log] {
             ChannelSubscription::Requested => {}
             ChannelSubscription::Active(_) | ChannelSubscription::AtNextMessage(_)
-                if self.rng.random_bool(0.7) => {}
+                if !self.rng.random_bool(unsubscribes) => {}
             ChannelSubscription::Active(_)
             | ChannelSubscription::Unknown
             | ChannelSubscription::AtNextMessage(_) => {

@@ -1,6 +1,6 @@
 //! Processing and checking of everything that clients receive.
 
-use encke_core::dialect::json::{Hello, Reply, ReplyOutcome, ServerMessage};
+use encke_core::dialect::json::{ChannelMessage, Hello, Reply, ReplyOutcome, ServerMessage};
 use encke_core::dialect::{StartPosition, Success};
 use encke_server::testing::simulation::SimulatedServer;
 
@@ -12,6 +12,7 @@ use super::session_model::{ReceivedMessage, Subscribed};
 use super::{Carrier, ChannelSubscription, SessionModel};
 use crate::fault::Fault;
 use crate::namespaces::rules_of;
+use crate::notices::Notice;
 use crate::outcome::Verdict;
 use crate::scenario::nanos;
 use crate::schedule::{Action, ClientNumber, ConnectionNumber};
@@ -119,7 +120,10 @@ impl Simulation {
                     let what = format!("client {client} reads a message of {channel} at {:?}", message.at_ms);
                     return self.violate("namespaces", what);
                 }
-                let number = message.data.and_then(|data| number_in(data.get())).unwrap_or(u64::MAX);
+                let Some(number) = self.number_of(channel, &message) else {
+                    let what = format!("client {client} reads {text}, which was not published");
+                    return self.violate("wire", what);
+                };
                 self.totals.deliveries += 1;
                 let message = ReceivedMessage { seq: message.seq, log, offset, number, epoch };
                 self.receive_numbered(client, message.seq, true, |model, truth, _| {
@@ -155,6 +159,20 @@ impl Simulation {
                 }
             }
         }
+    }
+
+    /// Returns the number of a message of a channel.
+    fn number_of(&self, channel: usize, message: &ChannelMessage<'_>) -> Option<u64> {
+        let (session, has_left) = match message {
+            ChannelMessage { data: Some(data), joined: None, left: None, .. } => {
+                return number_in(data.get());
+            }
+            ChannelMessage { data: None, joined: Some(joined), left: None, .. } => (&joined.session, false),
+            ChannelMessage { data: None, joined: None, left: Some(left), .. } => (&left.session, true),
+            _ => return None,
+        };
+        let notice = Notice { channel, has_left, session: session.to_string(), at_ms: message.at_ms? };
+        self.truth.notices.number_at(&notice, message.offset)
     }
 
     fn receive_numbered(
@@ -296,8 +314,9 @@ impl Simulation {
         it.snapshots.clear();
         it.past[log] = None;
         if let Err(what) = model.subscribed(log, &answer, &self.truth) {
-            self.violate("exactly once or a gap", format!("client {client}: {what}"));
+            return self.violate("exactly once or a gap", format!("client {client}: {what}"));
         }
+        self.hesitate(client, log);
     }
 
     fn receive_ping(&mut self, client: ClientNumber, seq: u64, is_message: bool) {

@@ -96,6 +96,7 @@ impl Simulation {
         let sessions = self.server.sessions();
         self.check_bounds(&sessions);
         self.check_holdings(&sessions);
+        self.check_rosters(&sessions);
         let is_on_time = self.now >= self.lateness_excused_until + 2 * self.scenario.tick();
         if is_on_time {
             self.check_overdue(&sessions);

@@ -148,6 +148,7 @@ impl Simulation {
             ("permits", held.permits),
             ("connections", usize::try_from(held.connections).unwrap_or(usize::MAX)),
             ("open sockets", held.open_connections),
+            ("joins and leaves", held.queued_notices),
             ("tasks", self.tasks.len().saturating_sub(tasks)),
             // Don't count the timers of the tasks above.
             (

@@ -3,6 +3,7 @@
 mod bayeux;
 mod checks;
 mod ending;
+mod join_leave;
 mod network;
 mod polls;
 mod progress;
@@ -29,8 +30,9 @@ use crate::scenario::Scenario;
 use crate::schedule::{Action, ConnectionNumber, PostNumber, Schedule, Stage};
 use crate::tasks::{TaskNumber, Tasks};
 use crate::trace::Trace;
-use crate::truth::Truth;
+use crate::truth::{MAX_CHANNELS, Truth};
 use bayeux::{BrowserPoll, HeldConnect};
+use join_leave::Roster;
 pub(crate) use network::SimConnection;
 use polls::LastPoll;
 use restart::{ServerInputs, ServerSequence};
@@ -77,9 +79,10 @@ pub(crate) struct Simulation {
     /// Number of instants without possible actions since the last check.
     unchecked: usize,
     pub(crate) totals: Totals,
-    /// Number of the last message, and of the last command.
-    messages: u64,
+    /// Number of the last command.
     commands: u64,
+    /// Subscribers of each channel according to its joins and leaves.
+    rosters: Vec<Roster>,
     pub(crate) trace: Trace,
     pub(crate) violation: Option<Violation>,
 }
@@ -118,8 +121,8 @@ impl Simulation {
             lateness_excused_until: 0,
             unchecked: 0,
             totals: Totals::default(),
-            messages: 0,
             commands: 0,
+            rosters: vec![Roster::default(); MAX_CHANNELS],
             trace: Trace::new(in_words),
             violation: None,
             scenario,
@@ -177,11 +180,6 @@ impl Simulation {
     /// Returns the number of the current server.
     pub(crate) fn server_number(&self) -> u32 {
         self.servers.number
-    }
-
-    pub(crate) fn next_message(&mut self) -> u64 {
-        self.messages += 1;
-        self.messages
     }
 
     pub(crate) fn next_command(&mut self) -> u64 {

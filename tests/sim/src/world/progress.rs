@@ -81,7 +81,10 @@ impl Simulation {
     /// disconnected.
     pub(super) fn check_settled(&mut self) {
         self.check_logs_match_redis();
-        let sessions = self.server.sessions();
+        let (sessions, queued) = (self.server.sessions(), self.server.totals().queued_notices);
+        if queued > 0 {
+            return self.violate("progress", format!("{queued} joins and leaves are not published"));
+        }
         for session in &sessions {
             let is_of = |client: &SimClient| {
                 (client.link.is_some() || client.polls) && client.session() == Some(&*session.id)

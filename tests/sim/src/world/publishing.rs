@@ -1,10 +1,13 @@
 //! Publishes through the API, and the record of everything published.
 
+use encke_core::message::ContentKind;
+use encke_server::testing::simulation::MessageView;
 use rand::RngExt;
 
 use super::Simulation;
+use crate::scenario::MILLI;
 use crate::schedule::Action;
-use crate::truth::{LOGS, MAX_CHANNELS, name_of, text_of};
+use crate::truth::{LOGS, MAX_CHANNELS, START_MS, name_of, text_of};
 
 impl Simulation {
     pub(super) fn record_published_with_patterns(&mut self, channel: usize) {
@@ -19,15 +22,20 @@ impl Simulation {
             Some(redis) => redis.lock().state_of(name),
         };
         let Some(present) = present else { return };
+        let view =
+            |(offset, data)| MessageView { offset, channel: name.to_owned(), kind: ContentKind::Data, data };
         let after = |since| match redis {
             None => server.history(name, since),
-            Some(redis) => redis.lock().history(name, since),
+            Some(redis) => redis.lock().history(name, since).into_iter().map(view).collect(),
         };
-        match self.truth.observe(log, present, after) {
-            Ok(0) => {}
-            Ok(fresh) => {
-                self.totals.published += if log < MAX_CHANNELS { fresh } else { 0 };
-                self.check_log(log);
+        let now_ms = START_MS + self.now / MILLI;
+        match self.truth.observe(log, present, now_ms, after) {
+            Ok(observed) => {
+                self.totals.published += if log < MAX_CHANNELS { observed.count } else { 0 };
+                if observed.count > 0 {
+                    self.check_log(log);
+                }
+                self.follow_joins_and_leaves(log, observed);
             }
             Err(what) => self.violate("logs", what),
         }
@@ -59,6 +67,6 @@ impl Simulation {
     /// Returns the text of the next message, of random length.
     pub(crate) fn next_text(&mut self) -> String {
         let length = self.rng.random_range(0..self.scenario.max_message_bytes);
-        text_of(self.next_message(), length)
+        text_of(self.truth.next_number(), length)
     }
 }

@@ -194,6 +194,9 @@ impl Simulation {
             true => nanos(MAX_AGE) + self.rng.random_range(MILLI..SECOND),
             false => self.rng.random_range(0..20 * SECOND),
         };
+        if is_long {
+            self.reset_rosters();
+        }
         let found = self.start_next_server(down);
         let expected = match is_long {
             true => RestoreResult::TooOld,
@@ -249,6 +252,7 @@ impl Simulation {
 
     fn start_without_snapshot(&mut self) {
         let down = self.rng.random_range(0..20 * SECOND);
+        self.reset_rosters();
         let found = self.start_next_server(down);
         // The snapshot of an earlier server was consumed or set aside.
         if found != RestoreResult::NoFile {

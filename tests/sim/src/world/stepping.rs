@@ -78,11 +78,11 @@ impl Simulation {
                 self.trace.log(self.now, format_args!("a parked connection is read"));
                 self.server.handle_readable();
             }
-            Action::Poll(task) => {
-                if let Some((Some(subject), has_ended)) = self.tasks.poll(task) {
-                    self.inspect_task_effects(subject, has_ended);
-                }
-            }
+            Action::Poll(task) => match self.tasks.poll(task) {
+                Some((Some(subject), has_ended)) => self.inspect_task_effects(subject, has_ended),
+                Some((None, _)) => self.observe_notices(),
+                None => {}
+            },
             Action::Move(connection, direction) => self.carry(connection, direction),
             Action::Act(client, plan) => self.act(client, plan),
             Action::Read(connection) => {

@@ -4,8 +4,19 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// Messages, then replies. Each message is given by its channel and its number.
-pub(super) type Answer = (Vec<(String, u64)>, Vec<BayeuxReply>);
+use crate::notices::Notice;
+use crate::truth::{MAX_CHANNELS, log_of};
+
+/// Messages, then replies.
+pub(super) type Answer = (Vec<BayeuxMessage>, Vec<BayeuxReply>);
+
+#[derive(Debug)]
+pub(super) enum BayeuxMessage {
+    /// A published message, given by its channel and its number.
+    Data(usize, u64),
+    /// A join or a leave.
+    Notice(Notice),
+}
 
 #[derive(Debug)]
 pub(crate) struct BayeuxReply(Value);
@@ -29,12 +40,28 @@ pub(super) fn read(body: &str) -> Result<Answer, String> {
         if !replies.is_empty() {
             return Err(format!("a message after a reply: {object}"));
         }
-        let (channel, number) = (object["channel"].as_str(), object["data"][0].as_u64());
-        let (channel, number) =
-            channel.zip(number).ok_or_else(|| format!("neither a reply nor a message: {object}"))?;
-        messages.push((channel.to_owned(), number));
+        let message = BayeuxMessage::parse(&object);
+        messages.push(message.ok_or_else(|| format!("neither a reply nor a message: {object}"))?);
     }
     Ok((messages, replies))
+}
+
+impl BayeuxMessage {
+    fn parse(object: &Value) -> Option<Self> {
+        let channel = log_of(object["channel"].as_str()?).filter(|channel| *channel < MAX_CHANNELS)?;
+        if let Some(number) = object["data"][0].as_u64() {
+            return Some(Self::Data(channel, number));
+        }
+        let stamp = &object["ext"]["encke"];
+        let session = |kind: &str| stamp[kind]["session"].as_str();
+        let (session, has_left) = match (session("joined"), session("left")) {
+            (Some(session), None) => (session.to_owned(), false),
+            (None, Some(session)) => (session.to_owned(), true),
+            _ => return None,
+        };
+        let at_ms = stamp["at_ms"].as_u64()?;
+        Some(Self::Notice(Notice { channel, has_left, session, at_ms }))
+    }
 }
 
 impl BayeuxReply {

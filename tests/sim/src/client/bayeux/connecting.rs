@@ -5,7 +5,7 @@ use encke_server::testing::simulation::ConnectRequest;
 use rand::RngExt;
 use serde_json::{Value, json};
 
-use super::answer::{self, BayeuxReply};
+use super::answer::{self, BayeuxMessage, BayeuxReply};
 use crate::client::posts::PostedCommands;
 use crate::client::reading::first_in_log;
 use crate::client::{Carrier, PollRequest, http_answer};
@@ -148,7 +148,7 @@ impl Simulation {
         &mut self,
         number: ClientNumber,
         connection: ConnectionNumber,
-        messages: &[(String, u64)],
+        messages: &[BayeuxMessage],
         reply: &BayeuxReply,
         connect: &PendingConnect,
     ) -> u64 {

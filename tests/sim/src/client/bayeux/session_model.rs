@@ -3,12 +3,13 @@
 
 use std::collections::VecDeque;
 
-use super::answer::{self, ReportedGap};
+use super::answer::{self, BayeuxMessage, ReportedGap};
 use super::log_position::BayeuxSubscription;
 use crate::client::http_answer;
 use crate::client::known_messages::KnownMessages;
+use crate::notices::Notice;
 use crate::outcome::Verdict;
-use crate::truth::{LOGS, LogTruth, MAX_CHANNELS, Truth, log_of, receives};
+use crate::truth::{LOGS, LogTruth, Truth, log_of, receives};
 use crate::wire::SharedWire;
 
 /// Number of answers without gaps after which every loss must have been reported: one may have been in
@@ -158,7 +159,10 @@ impl BayeuxSessionModel {
             let written = wire.written.as_deref().unwrap_or_default();
             let Ok(Some(answer)) = http_answer::read(written) else { continue };
             let Ok((messages, replies)) = answer::read(answer.body) else { continue };
-            self.known.reported.extend(messages.iter().map(|(_, number)| *number));
+            for message in &messages {
+                let number = self.number_of(message, truth);
+                self.known.reported.extend(number);
+            }
             for gap in replies.last().map(|reply| reply.gaps()).unwrap_or_default() {
                 if let Some(log) = log_of(&gap.channel) {
                     self.record_gap(&gap, log, truth);
@@ -257,14 +261,10 @@ impl BayeuxSessionModel {
     }
 
     /// Processes a message that arrived alone (`is_alone`), or in an answer whose gaps have been processed.
-    pub(super) fn message(
-        &mut self,
-        (channel, number): &(String, u64),
-        truth: &Truth,
-        is_alone: bool,
-    ) -> Verdict {
-        let (channel, number) = (log_of(channel).filter(|channel| *channel < MAX_CHANNELS), *number);
-        let channel = channel.ok_or_else(|| "a message of an unknown channel".to_owned())?;
+    pub(super) fn message(&mut self, message: &BayeuxMessage, truth: &Truth, is_alone: bool) -> Verdict {
+        let number = self.number_of(message, truth);
+        let number = number.ok_or_else(|| format!("{message:?} was not published"))?;
+        let (BayeuxMessage::Data(channel, _) | BayeuxMessage::Notice(Notice { channel, .. })) = *message;
         if !self.known.receive(number) && !self.may_come_again(channel, number, truth.log(channel), is_alone)
         {
             return Err(format!("message {number} of channel {channel} arrived twice"));
@@ -274,6 +274,17 @@ impl BayeuxSessionModel {
             return Err(format!("message {number} of channel {channel}, to which it never subscribed"));
         }
         logs.try_for_each(|log| self.message_in_log(log, number, truth.log(log), is_alone))
+    }
+
+    /// Returns the number of a message. If several notices have the same content, the oldest one that the
+    /// client does not know has arrived.
+    fn number_of(&self, message: &BayeuxMessage, truth: &Truth) -> Option<u64> {
+        let notice = match message {
+            BayeuxMessage::Data(_, number) => return Some(*number),
+            BayeuxMessage::Notice(notice) => notice,
+        };
+        let same = || truth.notices.numbers_of(notice);
+        same().find(|number| !self.known.contains(*number)).or_else(|| same().last())
     }
 
     /// Checks the position of a message in one of the logs that contain it.

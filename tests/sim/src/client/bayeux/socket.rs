@@ -4,7 +4,7 @@
 use rand::RngExt;
 use serde_json::json;
 
-use super::answer::{self, BayeuxReply};
+use super::answer::{self, BayeuxMessage, BayeuxReply};
 use super::{BayeuxCommand, ExpectedReply};
 use crate::client::Carrier;
 use crate::scenario::nanos;
@@ -144,7 +144,7 @@ impl Simulation {
 
     /// Processes messages received outside an answer, which only clients without acknowledgements may
     /// receive.
-    fn receive_lone_messages(&mut self, number: ClientNumber, messages: &[(String, u64)]) {
+    fn receive_lone_messages(&mut self, number: ClientNumber, messages: &[BayeuxMessage]) {
         if messages.is_empty() {
             return;
         }
@@ -166,7 +166,7 @@ impl Simulation {
         &mut self,
         number: ClientNumber,
         connection: ConnectionNumber,
-        messages: &[(String, u64)],
+        messages: &[BayeuxMessage],
         reply: &BayeuxReply,
     ) {
         let bayeux = self.clients[number].bayeux.as_mut();
