@@ -4,6 +4,8 @@ use encke_base::entropy::Entropy;
 use encke_base::executor::Executor;
 use encke_base::locks::Mutex;
 use encke_base::metrics::BackendMetrics;
+#[cfg(feature = "simulation")]
+use encke_base::outbound::SimulatedTarget;
 use encke_base::outbound::{OutboundClient, OutboundError, Target, headers};
 use encke_core::Timestamp;
 use encke_timeouts::Timeouts;
@@ -68,6 +70,18 @@ impl Backend {
         let breakers = settings.targets.iter().map(|(hook, _)| (*hook, Mutex::default())).collect();
         let malformed = MalformedLog::default();
         Self { settings, client, breakers, in_flight, malformed, metrics, timeouts, entropy, executor }
+    }
+
+    /// Lets `target` answer all requests.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulate(&mut self, target: SimulatedTarget) {
+        self.client.simulate(target);
+    }
+
+    /// Number of requests in flight.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.count()
     }
 
     /// Returns whether a URL is configured for this hook.

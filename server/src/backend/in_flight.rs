@@ -57,6 +57,12 @@ impl InFlight {
         Self { max_total, max_per_session, reserved, counts: Mutex::default(), metrics }
     }
 
+    /// Number of permits in use.
+    #[cfg(feature = "simulation")]
+    pub(super) fn count(&self) -> usize {
+        total(&self.counts.lock().all)
+    }
+
     /// Takes a permit, unless a limit is reached.
     pub(super) fn take(self: &Arc<Self>, hook: HookKind, caller: &HookCaller) -> Option<InFlightPermit> {
         let counts = &mut *self.counts.lock();

@@ -61,6 +61,7 @@ impl ServerSimulation {
             io_threads: 1,
             wheel_waker: Waker::from(Arc::clone(&wheel_woken)),
             dispatch_batches: DISPATCH_BATCHES,
+            backend: None,
             engine: SimulatedEngine::Memory(Box::new(move || engine_delay)),
         });
         let wheel_sleeps_until = server.now();

@@ -36,6 +36,8 @@ pub(crate) enum Fault {
     LatePoll,
     /// The engine answers late.
     LateEngine,
+    /// The backend fails or answers late.
+    Backend,
     /// The server stops for longer than the stall threshold.
     Stall,
     /// Every step takes time.

@@ -6,6 +6,7 @@
 //! cargo run --release -p encke-sim -- --seed 17              # one scenario; prints the end of its trace if it fails
 //! ```
 
+mod backend;
 mod campaign;
 mod client;
 mod engine_delays;

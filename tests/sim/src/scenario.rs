@@ -7,6 +7,7 @@ use encke_server::config::{Config, Settings};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::backend::draw_hooks;
 use crate::fault::{Fault, Faults};
 use crate::namespaces;
 use crate::truth::{LOGS, MAX_CHANNELS};
@@ -27,6 +28,14 @@ pub(crate) enum ScenarioKind {
     Still,
 }
 
+/// Backend hooks that the server calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hooks {
+    pub(crate) subscribe: bool,
+    pub(crate) publish: bool,
+    pub(crate) call: bool,
+}
+
 /// All parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -38,6 +47,8 @@ pub(crate) struct Scenario {
     pub(crate) bayeux: f64,
     /// Whether the channels are in Redis, where other servers publish as well.
     pub(crate) redis: bool,
+    pub(crate) hooks: Hooks,
+    pub(crate) hook_timeout: Duration,
     /// Whether clients also subscribe to patterns.
     pub(crate) patterns: bool,
     pub(crate) faults: Faults,
@@ -71,7 +82,9 @@ impl Scenario {
         };
         let is_dense = kind == ScenarioKind::Dense;
         let redis = is_dense && rng.random_bool(0.3);
-        let config = config(kind, redis, &mut rng);
+        let hooks = draw_hooks(&mut rng);
+        let hook_timeout = Duration::from_millis(rng.random_range(2_000..5_000));
+        let config = config(kind, redis, (hooks, hook_timeout), &mut rng);
         let (clients, length, pause, publish_pause) = match kind {
             ScenarioKind::Dense => {
                 let pause = rng.random_range(20..3_000) * MILLI;
@@ -94,6 +107,8 @@ impl Scenario {
             bayeux,
             channels: rng.random_range(1..=MAX_CHANNELS),
             redis,
+            hooks,
+            hook_timeout,
             // The server does not support patterns with Redis yet.
             patterns: rng.random_bool(0.5) && !redis,
             faults: faults(is_dense, redis, &mut rng),
@@ -164,7 +179,12 @@ fn faults(is_dense: bool, has_redis: bool, rng: &mut SmallRng) -> Faults {
 }
 
 /// Creates a valid configuration with limits low enough to be reached.
-fn config(kind: ScenarioKind, redis: bool, rng: &mut SmallRng) -> Config {
+fn config(
+    kind: ScenarioKind,
+    redis: bool,
+    (hooks, hook_timeout): (Hooks, Duration),
+    rng: &mut SmallRng,
+) -> Config {
     let is_dense = kind == ScenarioKind::Dense;
     let mut flags = Vec::new();
     let mut set = |key: &str, value: String| flags.push(format!("{key}={value}"));
@@ -243,6 +263,15 @@ fn config(kind: ScenarioKind, redis: bool, rng: &mut SmallRng) -> Config {
     // limit.
     set("bayeux.polls_per_browser", if is_dense { any(rng, 0..3) } else { "0".to_owned() });
     set("session.max_unacked", any(rng, 16..200));
+    for (hook, is_set) in [("subscribe", hooks.subscribe), ("publish", hooks.publish), ("call", hooks.call)] {
+        if is_set {
+            set(&format!("backend.{hook}"), format!("http://backend/{hook}"));
+        }
+    }
+    set("backend.timeout", format!("{}ms", hook_timeout.as_millis()));
+    // Reach these limits in some scenarios.
+    set("backend.max_in_flight", any(rng, 4..100));
+    set("backend.max_in_flight_per_session", any(rng, 1..20));
     let mut config = Settings { flags, ..Settings::default() }.resolve().expect("the settings are valid");
     if rng.random_bool(0.5) {
         // Set a value lower than the server accepts, so that rings are full more often.

@@ -102,6 +102,8 @@ pub(crate) struct Truth {
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     pub(crate) count: u64,
+    /// Numbers of the messages among them that are neither joins nor leaves.
+    pub(crate) numbers: Vec<u64>,
     /// Joins and leaves among them. Empty for a pattern.
     pub(crate) notices: Vec<Notice>,
     /// Whether some of the messages had left the log.
@@ -165,7 +167,11 @@ impl Truth {
             let unknown = || format!("{name} contains {data} of {channel}");
             let of = log_of(&channel).ok_or_else(unknown)?;
             let number = match Notice::parse(of, kind, &data, now_ms) {
-                None => number_in(&data).ok_or_else(unknown)?,
+                None => {
+                    let number = number_in(&data).ok_or_else(unknown)?;
+                    observed.numbers.push(number);
+                    number
+                }
                 Some(notice) if log == of => {
                     self.numbered += 1;
                     self.notices.add(notice.clone(), offset, self.numbered);

@@ -16,6 +16,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::{ClientConfig, RootCertStore};
 
+#[cfg(feature = "simulation")]
+use super::simulated::SimulatedTarget;
 use super::target::Target;
 
 /// How long an idle connection is kept for the next request. Many servers close idle connections after about
@@ -35,6 +37,8 @@ pub struct OutboundClient {
     timeouts: Arc<Timeouts>,
     /// Maximum size of a response body, in bytes.
     max_response_bytes: usize,
+    #[cfg(feature = "simulation")]
+    simulated: Option<SimulatedTarget>,
 }
 
 /// Response to a request.
@@ -91,7 +95,19 @@ impl OutboundClient {
             .pool_idle_timeout(MAX_IDLE)
             .pool_max_idle_per_host(idle_connections)
             .build(connector.wrap_connector(tcp));
-        Self { http, timeouts, max_response_bytes }
+        Self {
+            http,
+            timeouts,
+            max_response_bytes,
+            #[cfg(feature = "simulation")]
+            simulated: None,
+        }
+    }
+
+    /// Lets `target` answer all requests.
+    #[cfg(feature = "simulation")]
+    pub fn simulate(&mut self, target: SimulatedTarget) {
+        self.simulated = Some(target);
     }
 
     /// Sends a POST request. The complete response must arrive within `timeout`. Every status counts as a
@@ -125,6 +141,15 @@ impl OutboundClient {
         body: Bytes,
         timeout: Duration,
     ) -> Result<OutboundResponse, OutboundError> {
+        #[cfg(feature = "simulation")]
+        if let Some(simulated) = &self.simulated {
+            let exchange = simulated.send(target, body, &self.timeouts);
+            return self
+                .timeouts
+                .within(timeout, exchange)
+                .await
+                .unwrap_or(Err(OutboundError::TimedOut(timeout)));
+        }
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = target.uri().clone();

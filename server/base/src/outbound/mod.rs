@@ -8,10 +8,14 @@ mod backoff;
 mod client;
 mod pending;
 mod signature;
+#[cfg(feature = "simulation")]
+mod simulated;
 mod target;
 
 pub use backoff::Backoff;
 pub use client::{OutboundClient, OutboundError, OutboundResponse, Trust};
 pub use pending::Pending;
 pub use signature::{Secret, headers};
+#[cfg(feature = "simulation")]
+pub use simulated::{SimulatedResponse, SimulatedTarget};
 pub use target::Target;

@@ -52,6 +52,7 @@ use crate::session::{Arrival, Channel, SessionRef};
 use engine::make_engine;
 
 pub use bayeux::{AcceptedConnect, ConnectRequest};
+pub use encke_base::outbound::{SimulatedResponse, SimulatedTarget};
 pub use engine::SimulatedEngine;
 pub use polls::HeldPoll;
 pub use restart::{ReservedSnapshot, RestoreResult};
@@ -82,6 +83,8 @@ pub struct Parameters {
     pub dispatch_batches: usize,
     /// Engine that stores the logs.
     pub engine: SimulatedEngine,
+    /// Answers backend hooks, if the configuration has any.
+    pub backend: Option<SimulatedTarget>,
 }
 
 /// A simulated server.
@@ -181,6 +184,9 @@ impl SimulatedServer {
             Box::new(HookSink(parameters.hooks)),
             |memory| make_engine(parameters.engine, memory, late, entropy, &executor),
         );
+        if let Some((backend, target)) = client.access.backend.as_mut().zip(parameters.backend) {
+            Arc::get_mut(backend).expect("the backend is not shared yet").simulate(target);
+        }
         let poller = Arc::new(SimulatedPoller::default());
         client.parking = config.park_after.map(|after| Parking {
             idle_time: after,

@@ -172,6 +172,7 @@ impl World {
             io_threads: 1,
             wheel_waker: Waker::noop().clone(),
             dispatch_batches: 16,
+            backend: None,
             engine: SimulatedEngine::Memory(Box::new(|| None)),
         });
         let mut world = Self { server, time, spawned, clients: Vec::new(), log, _logging: logging };

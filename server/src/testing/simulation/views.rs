@@ -95,6 +95,8 @@ pub struct ServerTotals {
     pub timer_entries: usize,
     /// Joins and leaves that are not published yet.
     pub queued_notices: usize,
+    /// Backend requests in flight.
+    pub backend_requests: usize,
 }
 
 impl SimulatedServer {
@@ -182,6 +184,7 @@ impl SimulatedServer {
             connections: client.metrics.connections.count(),
             open_connections: self.public.connections.count(),
             timer_entries: client.timeouts.entries(),
+            backend_requests: client.access.backend.as_ref().map_or(0, |backend| backend.in_flight()),
             queued_notices: client.sessions.subscriptions.join_leave().snapshot().len(),
         }
     }

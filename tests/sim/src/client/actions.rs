@@ -4,11 +4,12 @@ use encke_core::dialect::{Since, StartPosition};
 use rand::RngExt;
 use serde_json::{Value, json};
 
-use super::bayeux::BayeuxCommand;
+use super::bayeux::{BayeuxCommand, SERVICE, SERVICE_DATA};
 use super::frames::{BINARY, CLOSE, PING, TEXT};
-use super::link::PendingCommand;
+use super::link::{PendingCommand, SentCommand};
 use super::posts::PostedCommands;
 use super::{Carrier, ChannelSubscription, MAX_SNAPSHOTS, SessionModel, SimClient};
+use crate::backend::alias_of;
 use crate::fault::Fault;
 use crate::namespaces::rules_of;
 use crate::scenario::nanos;
@@ -90,10 +91,14 @@ impl Simulation {
             28..36 if is_bayeux => self.publish_by_client(number),
             28..36 => self.acknowledge(number),
             36..39 if is_bayeux => {
-                let message = json!({ "channel": "/service/none", "data": 1 });
+                let message = json!({ "channel": SERVICE, "data": SERVICE_DATA });
                 self.send_message(number, message, BayeuxCommand::Other, 0);
             }
-            36..39 => self.command(number, json!({ "presence": { "channel": "/even/0" } }), None, 0),
+            36..38 => {
+                let presence = json!({ "presence": { "channel": "/even/0" } });
+                self.command(number, presence, SentCommand::Other, 0);
+            }
+            38 => self.call(number),
             _ if self.faults_now().allows(Fault::Leave) => self.close_session(number),
             _ => {}
         }
@@ -104,7 +109,14 @@ impl Simulation {
             let message = json!({ "channel": "/meta/disconnect" });
             return self.send_message(number, message, BayeuxCommand::Other, 0);
         }
-        self.command(number, json!({ "close": {} }), None, 0);
+        self.command(number, json!({ "close": {} }), SentCommand::Other, 0);
+    }
+
+    /// Calls a method of the backend.
+    fn call(&mut self, number: ClientNumber) {
+        let data = self.next_command();
+        let call = json!({ "call": { "method": "echo", "data": data } });
+        self.command(number, call, SentCommand::Call(data), 0);
     }
 
     fn toggle_subscription(&mut self, number: ClientNumber) {
@@ -144,7 +156,7 @@ impl Simulation {
                 model.channels[log] = ChannelSubscription::Inactive;
                 client.snapshots.clear();
                 let command = json!({ "unsubscribe": { "channel": name_of(log) } });
-                self.command(number, command, None, 0);
+                self.command(number, command, SentCommand::Other, 0);
             }
             ChannelSubscription::Inactive => {
                 // Without a WebSocket, commands are separate requests: messages from an earlier subscription to
@@ -162,7 +174,9 @@ impl Simulation {
                 };
                 model.requested(log);
                 client.snapshots.clear();
-                let mut options = json!({ "channel": name_of(log) });
+                let uses_alias = self.scenario.hooks.subscribe && self.rng.random_bool(0.3);
+                let name = if uses_alias { alias_of(log) } else { name_of(log).to_owned() };
+                let mut options = json!({ "channel": name });
                 match &begin {
                     StartPosition::Now | StartPosition::Unknown(_) => {}
                     StartPosition::After(Since { epoch, offset }) => {
@@ -170,7 +184,8 @@ impl Simulation {
                     }
                     StartPosition::Newest(count) => options["last"] = json!(count),
                 }
-                self.command(number, json!({ "subscribe": options }), Some((log, begin)), 0);
+                let subscribe = SentCommand::Subscribe(log, begin);
+                self.command(number, json!({ "subscribe": options }), subscribe, 0);
             }
         }
     }
@@ -178,11 +193,16 @@ impl Simulation {
     fn publish_by_client(&mut self, number: ClientNumber) {
         let channel = self.rng.random_range(0..self.scenario.channels);
         let data: Value = serde_json::from_str(&self.next_text()).expect("generated JSON");
-        let message = json!({ "channel": name_of(channel), "data": data });
+        let message_number = data[0].as_u64().expect("the text contains the number");
+        let uses_alias = self.scenario.hooks.publish && self.rng.random_bool(0.3);
+        let name = if uses_alias { alias_of(channel) } else { name_of(channel).to_owned() };
+        let message = json!({ "channel": name, "data": data });
+        self.client_publishes(message_number, channel);
         if self.clients[number].bayeux.is_some() {
-            self.send_message(number, message, BayeuxCommand::Other, 1 << channel);
+            self.send_message(number, message, BayeuxCommand::Publish(message_number), 1 << channel);
         } else {
-            self.command(number, json!({ "publish": message }), None, 1 << channel);
+            let publish = SentCommand::Publish(message_number);
+            self.command(number, json!({ "publish": message }), publish, 1 << channel);
         }
     }
 
@@ -204,22 +224,16 @@ impl Simulation {
         if is_over_link && seq <= model.highest {
             self.send_text(number, &command.to_string(), 0);
         } else if !is_over_link && !model.must_tell_seq {
-            self.command(number, command, None, 0);
+            self.command(number, command, SentCommand::Other, 0);
         }
     }
 
     /// Sends a command on the WebSocket or, without one, in a separate request. `published_to` is the bit set
     /// of the channels to which the command publishes.
-    fn command(
-        &mut self,
-        number: ClientNumber,
-        mut command: Value,
-        subscribes: Option<(usize, StartPosition<'static>)>,
-        published_to: u8,
-    ) {
+    fn command(&mut self, number: ClientNumber, mut command: Value, sent: SentCommand, published_to: u8) {
         let id = self.next_command();
         command["id"] = json!(id);
-        let mut pending = vec![PendingCommand { id, subscribes }];
+        let mut pending = vec![PendingCommand { id, command: sent }];
         let client = &mut self.clients[number];
         if let Some(link) = client.link.as_mut().filter(|link| link.is_websocket()) {
             link.pending_commands.extend(pending);
@@ -231,7 +245,7 @@ impl Simulation {
         if command.get("close").is_none() && self.rng.random_bool(0.3) {
             let id = self.next_command();
             command = json!([command, { "id": id, "presence": { "channel": "/even/0" } }]);
-            pending.push(PendingCommand { id, subscribes: None });
+            pending.push(PendingCommand { id, command: SentCommand::Other });
         }
         self.post(number, command.to_string(), PostedCommands::Json { target, pending }, published_to);
     }

@@ -72,8 +72,19 @@ pub(super) struct ResumeOffer {
 #[derive(Debug)]
 pub(super) struct PendingCommand {
     pub(super) id: u64,
-    /// Channel or pattern to which the command subscribes, and the start of the subscription.
-    pub(super) subscribes: Option<(usize, StartPosition<'static>)>,
+    pub(super) command: SentCommand,
+}
+
+/// A command, with the data needed to check its reply.
+#[derive(Debug)]
+pub(super) enum SentCommand {
+    /// Subscribes to a channel or pattern, from this start.
+    Subscribe(usize, StartPosition<'static>),
+    /// Publishes the message with this number.
+    Publish(u64),
+    /// Calls a method that returns this number.
+    Call(u64),
+    Other,
 }
 
 impl ClientLink {

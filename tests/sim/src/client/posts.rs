@@ -8,7 +8,7 @@ use rand::RngExt;
 use serde_json::value::RawValue;
 
 use super::bayeux::{BayeuxCommand, ExpectedReply, session_of_handshake};
-use super::link::PendingCommand;
+use super::link::{PendingCommand, SentCommand};
 use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND};
 use crate::schedule::{Action, ClientNumber, PostNumber};
@@ -93,8 +93,10 @@ impl Simulation {
         let (mut subscribed, mut opened) = (Vec::new(), None);
         match &mut post.commands {
             PostedCommands::Json { pending, .. } => {
-                subscribed
-                    .extend(pending.iter().filter_map(|it| it.subscribes.as_ref()).map(|(log, _)| *log));
+                subscribed.extend(pending.iter().filter_map(|it| match it.command {
+                    SentCommand::Subscribe(log, _) => Some(log),
+                    _ => None,
+                }));
             }
             PostedCommands::Bayeux(expected) => {
                 for ExpectedReply { command, .. } in expected {
@@ -178,7 +180,7 @@ impl Simulation {
             let Some(id) = reply.id else { continue };
             match pending.next() {
                 Some(pending) if pending.id == id => {
-                    self.receive_command_reply(client, Some(session), pending, reply.outcome);
+                    self.receive_command_reply(client, Some(session), pending, reply.outcome, object.get());
                 }
                 other => {
                     let what = format!("client {client}: reply {id} instead of {other:?}");

@@ -3,10 +3,11 @@
 use encke_core::dialect::json::{ChannelMessage, Hello, Reply, ReplyOutcome, ServerMessage};
 use encke_core::dialect::{StartPosition, Success};
 use encke_server::testing::simulation::SimulatedServer;
+use serde_json::Value;
 
 use super::event_id::position_in;
 use super::frames::{CLOSE, PONG, TEXT};
-use super::link::PendingCommand;
+use super::link::{PendingCommand, SentCommand};
 use super::received::ReceivedItem;
 use super::session_model::{ReceivedMessage, Subscribed};
 use super::{Carrier, ChannelSubscription, SessionModel};
@@ -106,7 +107,7 @@ impl Simulation {
         self.trace.log(self.now, format_args!("client {client} reads {}", text.get(..100).unwrap_or(text)));
         match message {
             ServerMessage::Hello(hello) => self.receive_hello(client, &hello),
-            ServerMessage::Reply(reply) => self.receive_reply(client, reply),
+            ServerMessage::Reply(reply) => self.receive_reply(client, reply, text),
             ServerMessage::Ping(ping) => self.receive_ping(client, ping.seq, true),
             ServerMessage::Message(message) => {
                 let (by, offset, epoch) = match &message.pattern {
@@ -275,28 +276,36 @@ impl Simulation {
         it.model = Some(model);
     }
 
-    fn receive_reply(&mut self, client: ClientNumber, reply: Reply<'_>) {
+    fn receive_reply(&mut self, client: ClientNumber, reply: Reply<'_>, text: &str) {
         let Some(link) = &mut self.clients[client].link else { return };
         let Some(id) = reply.id else { return };
         match link.pending_commands.pop_front() {
             Some(pending) if pending.id == id => {
-                self.receive_command_reply(client, None, pending, reply.outcome);
+                self.receive_command_reply(client, None, pending, reply.outcome, text);
             }
             other => self.violate("replies", format!("client {client}: reply {id} instead of {other:?}")),
         }
     }
 
-    /// Processes the reply to a command. `session` is set if the command was sent in a separate request.
+    /// Processes the reply to a command, whose text is given. `session` is set if the command was sent in a
+    /// separate request.
     pub(super) fn receive_command_reply(
         &mut self,
         client: ClientNumber,
         session: Option<&str>,
         pending: PendingCommand,
         outcome: ReplyOutcome<'_>,
+        text: &str,
     ) {
+        let is_ok = matches!(outcome, ReplyOutcome::Ok(_));
+        let (log, begin) = match pending.command {
+            SentCommand::Subscribe(log, begin) => (log, begin),
+            SentCommand::Publish(number) => return self.publish_answered(number, is_ok),
+            SentCommand::Call(number) if is_ok => return self.check_call(client, number, text),
+            SentCommand::Call(_) | SentCommand::Other => return,
+        };
         let it = &mut self.clients[client];
         let Some(model) = &mut it.model else { return };
-        let Some((log, begin)) = pending.subscribes else { return };
         if session.is_some_and(|session| model.session != session) {
             return;
         }
@@ -304,7 +313,11 @@ impl Simulation {
             model.channels[log] = ChannelSubscription::Inactive;
             return;
         };
-        let Success::Subscribed { epoch, offset, recovered, .. } = success.into_owned() else { return };
+        let Success::Subscribed { channel, epoch, offset, recovered } = success.into_owned() else { return };
+        if channel != name_of(log) {
+            let what = format!("client {client} subscribed to {}, but got {channel}", name_of(log));
+            return self.violate("replies", what);
+        }
         let (first, is_beside) = (first_in_log(&self.server, log, &epoch), session.is_some());
         let is_in_redis = matches!(&begin, StartPosition::After(since) if self.is_in_redis(log, &since.epoch, since.offset));
         let answer =
@@ -317,6 +330,14 @@ impl Simulation {
             return self.violate("exactly once or a gap", format!("client {client}: {what}"));
         }
         self.hesitate(client, log);
+    }
+
+    /// Checks that a call has returned a number.
+    fn check_call(&mut self, client: ClientNumber, number: u64, text: &str) {
+        let reply: Value = serde_json::from_str(text).unwrap_or_default();
+        if reply["reply"]["ok"]["data"] != number {
+            self.violate("replies", format!("client {client}: the call with {number} returned {text}"));
+        }
     }
 
     fn receive_ping(&mut self, client: ClientNumber, seq: u64, is_message: bool) {

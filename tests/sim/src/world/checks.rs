@@ -102,9 +102,10 @@ impl Simulation {
             self.check_overdue(&sessions);
             self.check_vanished();
         }
-        // Check progress only if no response from the engine is outstanding. With Redis, progress is checked
+        // Check progress only if no response from the engine or the backend is outstanding. With Redis, progress is checked
         // at the end of the run, when everything has been answered.
-        if self.server.outstanding_answers() > 0 || self.inputs.redis.is_some() {
+        let is_waiting = self.server.outstanding_answers() + self.server.totals().backend_requests > 0;
+        if is_waiting || self.inputs.redis.is_some() {
             return;
         }
         if is_on_time {
@@ -150,6 +151,7 @@ impl Simulation {
             ("permits", without_released(held.permits, attached + pausing), attached + pausing),
             ("connections", without_released(connections, attached), attached),
             ("subscribers", subscribers, subscriptions),
+            ("backend requests", held.backend_requests, self.inputs.backend.0.lock().unanswered()),
             ("log bytes", held.log_bytes, self.server.counted_bytes()),
         ];
         for (what, is, should) in wrong.into_iter().filter(|(_, is, should)| is != should) {

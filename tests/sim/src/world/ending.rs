@@ -53,6 +53,7 @@ impl Simulation {
         self.replace(self.servers.number);
         self.recover_redis();
         self.inputs.engine_delays.lock().end();
+        self.inputs.backend.0.lock().end_faults();
         match stage {
             Stage::Busy if self.scenario.faults.allows(Fault::Drain) => self.drain(),
             Stage::Busy => self.calm_down(),
@@ -148,6 +149,7 @@ impl Simulation {
             ("permits", held.permits),
             ("connections", usize::try_from(held.connections).unwrap_or(usize::MAX)),
             ("open sockets", held.open_connections),
+            ("backend requests", held.backend_requests),
             ("joins and leaves", held.queued_notices),
             ("tasks", self.tasks.len().saturating_sub(tasks)),
             // Don't count the timers of the tasks above.

@@ -2,6 +2,7 @@
 
 mod bayeux;
 mod checks;
+mod client_publishes;
 mod ending;
 mod join_leave;
 mod network;
@@ -32,6 +33,7 @@ use crate::tasks::{TaskNumber, Tasks};
 use crate::trace::Trace;
 use crate::truth::{MAX_CHANNELS, Truth};
 use bayeux::{BrowserPoll, HeldConnect};
+use client_publishes::ClientPublish;
 use join_leave::Roster;
 pub(crate) use network::SimConnection;
 use polls::LastPoll;
@@ -81,6 +83,10 @@ pub(crate) struct Simulation {
     pub(crate) totals: Totals,
     /// Number of the last command.
     commands: u64,
+    /// Messages sent by clients, by number.
+    client_publishes: BTreeMap<u64, ClientPublish>,
+    /// Whether messages have left a log before they were observed.
+    misses_messages: bool,
     /// Subscribers of each channel according to its joins and leaves.
     rosters: Vec<Roster>,
     pub(crate) trace: Trace,
@@ -122,6 +128,8 @@ impl Simulation {
             unchecked: 0,
             totals: Totals::default(),
             commands: 0,
+            client_publishes: BTreeMap::new(),
+            misses_messages: false,
             rosters: vec![Roster::default(); MAX_CHANNELS],
             trace: Trace::new(in_words),
             violation: None,

@@ -35,6 +35,12 @@ impl Simulation {
                 if observed.count > 0 {
                     self.check_log(log);
                 }
+                self.misses_messages |= observed.misses_some;
+                for number in observed.numbers.iter().filter(|_| log < MAX_CHANNELS) {
+                    if let Err(what) = self.message_appears(*number, log) {
+                        self.violate("publishes", what);
+                    }
+                }
                 self.follow_joins_and_leaves(log, observed);
             }
             Err(what) => self.violate("logs", what),

@@ -19,6 +19,7 @@ use rand::RngExt;
 use tempfile::TempDir;
 
 use super::Simulation;
+use crate::backend::Backend;
 use crate::engine_delays::EngineDelays;
 use crate::fault::Fault;
 use crate::redis::Redis;
@@ -97,6 +98,7 @@ pub(super) struct ServerInputs {
     pub(super) wheel_woken: Arc<WheelWoken>,
     pub(super) engine_delays: Arc<Mutex<EngineDelays>>,
     pub(super) redis: Option<Redis>,
+    pub(super) backend: Backend,
     pub(super) network: Arc<Network>,
 }
 
@@ -110,6 +112,7 @@ impl ServerInputs {
             wheel_woken: Arc::default(),
             engine_delays: Arc::new(Mutex::new(EngineDelays::new(scenario))),
             redis: scenario.redis.then(|| Redis::new(log.messages, age_ms)),
+            backend: Backend::new(scenario),
             network: Arc::default(),
         }
     }
@@ -133,6 +136,7 @@ impl ServerInputs {
             wheel_waker: Waker::from(Arc::clone(&self.wheel_woken)),
             dispatch_batches: scenario.dispatch_batches,
             engine,
+            backend: Some(self.backend.target()),
         })
     }
 }
@@ -145,6 +149,11 @@ struct StateBefore {
 }
 
 impl Simulation {
+    /// Returns whether sessions have moved, but the next server has not started.
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.servers.is_shutting_down()
+    }
+
     /// Begins a graceful shutdown of the server, or kills it.
     pub(super) fn restart(&mut self) {
         let faults = self.faults_now();

@@ -8,9 +8,10 @@ use rand::RngExt;
 
 use super::Simulation;
 use crate::fault::Fault;
-use crate::scenario::{MILLI, nanos};
+use crate::scenario::{MILLI, ScenarioKind, nanos};
 use crate::schedule::{Action, Stage};
 use crate::tasks::TaskSubject;
+use crate::truth::LOGS;
 
 impl Simulation {
     pub(super) fn step(&mut self) {
@@ -77,6 +78,11 @@ impl Simulation {
                 self.read_parked_planned = false;
                 self.trace.log(self.now, format_args!("a parked connection is read"));
                 self.server.handle_readable();
+                // A parked connection may execute a command, without a task. Over days, there would be too many
+                // steps to check.
+                if self.scenario.kind == ScenarioKind::Dense {
+                    (0..LOGS).for_each(|log| self.record_published(log));
+                }
             }
             Action::Poll(task) => match self.tasks.poll(task) {
                 Some((Some(subject), has_ended)) => self.inspect_task_effects(subject, has_ended),
@@ -155,7 +161,7 @@ impl Simulation {
         let ended = std::mem::take(&mut *self.inputs.network.ended_parked.lock());
         ended.into_iter().for_each(|connection| self.update_poll(connection, true));
         self.process_events();
-        self.count_engine_delays();
+        self.count_late_answers();
         if self.inputs.wheel_woken.take() {
             let next = self.next_wheel_plan();
             self.now_or_delayed(next, Fault::LateWheel);
@@ -193,9 +199,11 @@ impl Simulation {
         }
     }
 
-    fn count_engine_delays(&mut self) {
+    fn count_late_answers(&mut self) {
         let delays = std::mem::take(&mut self.inputs.engine_delays.lock().uncounted);
         (0..delays).for_each(|_| self.totals.faults.count(Fault::LateEngine));
+        let failures = std::mem::take(&mut self.inputs.backend.0.lock().uncounted);
+        (0..failures).for_each(|_| self.totals.faults.count(Fault::Backend));
     }
 
     fn inspect_task_effects(&mut self, subject: TaskSubject, has_ended: bool) {

@@ -7,7 +7,11 @@ use serde_json::Value;
 use crate::notices::Notice;
 use crate::truth::{MAX_CHANNELS, log_of};
 
-/// Messages, then replies.
+/// Channel of calls to the backend, and the data with which it answers.
+pub(crate) const SERVICE: &str = "/service/none";
+pub(crate) const SERVICE_DATA: u64 = 1;
+
+/// Messages, then replies. Answers of the backend are left out.
 pub(super) type Answer = (Vec<BayeuxMessage>, Vec<BayeuxReply>);
 
 #[derive(Debug)]
@@ -35,6 +39,10 @@ pub(super) fn read(body: &str) -> Result<Answer, String> {
     for object in objects {
         if object.get("successful").is_some() {
             replies.push(BayeuxReply(object));
+            continue;
+        }
+        // The backend's answer to a call, which directly precedes its reply.
+        if object["channel"] == SERVICE && object["data"] == SERVICE_DATA {
             continue;
         }
         if !replies.is_empty() {

@@ -4,7 +4,7 @@ use encke_server::testing::simulation::{HttpResponse, SimulatedServer};
 use rand::RngExt;
 use serde_json::{Value, json};
 
-use super::answer::{self, BayeuxReply};
+use super::answer::{self, BayeuxReply, SERVICE};
 use super::{BayeuxSessionModel, BayeuxSubscription};
 use crate::client::Carrier;
 use crate::client::posts::PostedCommands;
@@ -34,6 +34,8 @@ pub(crate) enum BayeuxCommand {
         at: Vec<(String, u64)>,
     },
     Unsubscribe(usize),
+    /// Publishes the message with this number.
+    Publish(u64),
     /// A message that does not change subscriptions.
     Other,
 }
@@ -180,9 +182,13 @@ impl Simulation {
             BayeuxCommand::Handshake { acknowledges } => {
                 return self.receive_handshake(number, acknowledges, reply);
             }
-            _ if reply.code() == Some("402") => self.check_session_may_be_lost(&session, false),
+            BayeuxCommand::Publish(number) => self.publish_answered(number, reply.successful()),
             _ => {}
         }
+        if reply.code() == Some("402") {
+            self.check_session_may_be_lost(&session, false);
+        }
+        let (has_calls, is_shutting_down) = (self.scenario.hooks.call, self.is_shutting_down());
         let Some(bayeux) = &mut self.clients[number].bayeux else { return };
         let Some(model) = bayeux.model.as_mut().filter(|model| model.session == session) else { return };
         match command {
@@ -190,6 +196,9 @@ impl Simulation {
                 for (log, (epoch, last)) in logs.into_iter().zip(at) {
                     if reply.successful() {
                         model.logs[log].subscribed(epoch, last);
+                    } else if is_shutting_down {
+                        // A session that has moved keeps what an incomplete subscribe has begun.
+                        model.logs[log] = BayeuxSubscription::Unknown;
                     } else {
                         model.logs[log] = BayeuxSubscription::Inactive;
                     }
@@ -200,7 +209,7 @@ impl Simulation {
                 bayeux.forget_session();
                 self.leave_link(number);
             }
-            BayeuxCommand::Other if channel == "/service/none" && reply.successful() => {
+            BayeuxCommand::Other if channel == SERVICE && reply.successful() && !has_calls => {
                 self.violate("replies", format!("client {number}: no handler accepts {channel}"));
             }
             _ => {}

@@ -8,6 +8,7 @@ mod session_model;
 mod socket;
 
 pub(crate) use answer::BayeuxReply;
+pub(super) use answer::{SERVICE, SERVICE_DATA};
 pub(crate) use commands::{BayeuxCommand, ExpectedReply, session_of_handshake};
 use connecting::PendingConnect;
 use log_position::BayeuxSubscription;
