@@ -39,6 +39,11 @@ impl KnownMessages {
         log.message(offset).is_none_or(|number| self.contains(number))
     }
 
+    /// Like [`Self::covers`], for a log's epoch that may have ended.
+    pub(super) fn covers_in(&self, log: &LogTruth, epoch: &str, offset: u64) -> bool {
+        log.message_of(epoch, offset).is_none_or(|number| self.contains(number))
+    }
+
     pub(super) fn subscribe(&mut self, log: usize) {
         self.ever_subscribed |= 1 << log;
     }

@@ -54,7 +54,7 @@ impl SessionModel {
             let unexplained = || format!("an unexplained gap of unknown length at {position:?}");
             return if is_excused { Ok(()) } else { Err(unexplained()) };
         };
-        let is_known = |offset| self.known.covers(published, offset);
+        let is_known = |offset| self.known.covers_in(published, &position.epoch, offset);
         let is_covered = gaps_allowed || (position.up_to + 1..from).all(is_known);
         if from > to || is_fresh && !is_covered {
             return Err(format!("the gap {from}..={to} does not cover what is missing at {position:?}"));

@@ -203,7 +203,8 @@ impl SessionModel {
                 "message {offset} of {position:?} was delivered by another subscription before"
             ));
         }
-        if !gaps_allowed && !(position.up_to + 1..offset).all(is_known) {
+        let is_known_in_epoch = |offset| self.known.covers_in(published, &position.epoch, offset);
+        if !gaps_allowed && !(position.up_to + 1..offset).all(is_known_in_epoch) {
             return Err(format!(
                 "message {offset} arrived at {position:?}: messages before it are missing and not reported"
             ));

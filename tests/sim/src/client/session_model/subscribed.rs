@@ -96,7 +96,8 @@ impl SessionModel {
                 let start_offset = offset.saturating_sub(*count);
                 // Treat messages that are no longer in the log as known, because they may not be delivered.
                 // Don't move the start: the log may have been longer when the subscribe was executed.
-                let trimmed = (start_offset + 1..first).filter_map(|offset| published.message(offset));
+                let trimmed =
+                    (start_offset + 1..first).filter_map(|offset| published.message_of(epoch, offset));
                 self.known.reported.extend(trimmed);
                 Some(start_offset)
             }
