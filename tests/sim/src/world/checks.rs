@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
+use encke_core::message::ContentKind;
 use encke_core::session::{Deadline, LifecycleEvent, Transition};
 use encke_server::SessionId;
-use encke_server::testing::simulation::{ChannelView, SessionView};
+use encke_server::testing::simulation::{ChannelView, MessageView, SessionView};
 
 use super::Simulation;
 use crate::namespaces::rules_of;
@@ -76,7 +77,11 @@ impl Simulation {
         let Some(view) = self.server.channel(name_of(log)) else { return };
         let limits = &rules_of(&self.scenario.config, log).log;
         let held = self.server.totals();
-        if view.messages > limits.messages || view.messages > 1 && view.bytes > limits.bytes {
+        // Joins and leaves do not count toward the limit on messages.
+        let is_data = |message: &MessageView| message.kind == ContentKind::Data;
+        let has_too_many = view.messages > limits.messages
+            && self.server.history(&view.name, 0).iter().filter(|it| is_data(it)).count() > limits.messages;
+        if has_too_many || view.messages > 1 && view.bytes > limits.bytes {
             self.violate("bounds", format!("{view:?} exceeds {limits:?}"));
         } else if held.log_bytes > limits.total_bytes {
             let limit = limits.total_bytes;
