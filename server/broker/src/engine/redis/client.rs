@@ -66,8 +66,8 @@ pub(super) struct RedisClient<S: Subscriber> {
 pub(super) struct SubscribeRequest<S: Subscriber> {
     pub(super) channel: ChannelName,
     pub(super) creator: QuotaOwner,
-    /// Whether the local log, if there is one, must be read again first.
-    pub(super) must_read: bool,
+    /// Position of the client. If it is ahead of the local log, the log must be read again first.
+    pub(super) since: Option<Since<'static>>,
     pub(super) reply: oneshot::Sender<Result<ChannelGuard<S>, EngineError>>,
 }
 
@@ -263,19 +263,18 @@ impl<S: Subscriber> RedisClient<S> {
         since: Option<&Since<'_>>,
     ) -> EngineResponse<Result<ChannelGuard<S>, EngineError>> {
         // A loaded local log of a channel in Redis is already being fed.
-        let mut must_read = false;
-        if let Some(guard) = self.channels.acquire_loaded(channel.as_str()) {
-            must_read = since.is_some_and(|since| is_ahead_of(guard.channel(), since));
-            if !must_read {
-                return EngineResponse::Ready(Ok(guard));
-            }
+        if let Some(guard) = self.channels.acquire_loaded(channel.as_str())
+            && has_position(guard.channel(), since)
+        {
+            return EngineResponse::Ready(Ok(guard));
         }
         if self.connections.read().is_none() {
             return EngineResponse::Ready(Err(EngineError::Unavailable));
         }
         let (reply, replied) = oneshot::channel();
         let (channel, creator) = (channel.clone(), creator.clone());
-        let request = SubscribeRequest { channel, creator, must_read, reply };
+        let since = since.cloned().map(Since::into_owned);
+        let request = SubscribeRequest { channel, creator, since, reply };
         if self.requests.try_send(request).is_err() {
             return EngineResponse::Ready(Err(EngineError::Overloaded));
         }
@@ -286,12 +285,12 @@ impl<S: Subscriber> RedisClient<S> {
     }
 }
 
-/// Whether a client knows of a message or an epoch that this server has not learned of from Redis yet, but
-/// another server has.
-fn is_ahead_of<S: Subscriber>(log: &Channel<S>, since: &Since<'_>) -> bool {
+/// Whether the log has reached the client's position. If not, the client knows of a message or an epoch that
+/// another server has received from Redis, and this one has not.
+pub(super) fn has_position<S: Subscriber>(log: &Channel<S>, since: Option<&Since<'_>>) -> bool {
     // An event stream without a position names an offset that no message has.
-    let is_known = since.offset == u64::MAX || log.knows_epoch(&since.epoch);
-    !is_known || (since.epoch == log.epoch() && (log.last_offset() + 1..u64::MAX).contains(&since.offset))
+    let Some(Since { epoch, offset }) = since.filter(|since| since.offset != u64::MAX) else { return true };
+    log.knows_epoch(epoch) && (**epoch != *log.epoch() || *offset <= log.last_offset())
 }
 
 /// Parses the reply to a publish. The flag is true if it was a repeated publish.

@@ -193,6 +193,12 @@ impl SessionModel {
             return Ok(());
         }
         if offset <= position.up_to {
+            if self.has_gone_back && published.is_in_other_epoch(&position.epoch, offset, number) {
+                // The client had already acknowledged the gap that reported the new epoch, and the log has had
+                // another epoch since then. The gap of that epoch follows the messages of the ring.
+                self.channels[log] = ChannelSubscription::Unknown;
+                return Ok(());
+            }
             return Err(format!("message {offset} arrived twice, at seq {seq}: {position:?}"));
         }
         // After a gap of unknown length, messages that an earlier epoch also contained may arrive again.

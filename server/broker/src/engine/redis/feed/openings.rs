@@ -6,7 +6,7 @@ use super::FeedTask;
 use crate::channel::{ChannelName, Subscriber, new_epoch};
 use crate::engine::error::EngineError;
 use crate::engine::redis::channel_subscription::{ChannelSubscription, NextStep};
-use crate::engine::redis::client::SubscribeRequest;
+use crate::engine::redis::client::{SubscribeRequest, has_position};
 use crate::engine::redis::errors::describe;
 use crate::engine::redis::live_connection::LiveConnection;
 use crate::engine::redis::opening::{MAX_BATCH, MAX_FULL_READS, OpenRequest, OpenResults, open};
@@ -17,17 +17,21 @@ const MAX_OPENINGS: usize = 4;
 impl<S: Subscriber> FeedTask<S> {
     pub(super) fn handle_request(
         &mut self,
-        SubscribeRequest { channel, creator, must_read, reply }: SubscribeRequest<S>,
+        SubscribeRequest { channel, creator, since, reply }: SubscribeRequest<S>,
     ) {
         let subscription =
             self.subscriptions.entry(channel.clone()).or_insert_with(|| ChannelSubscription::new(creator));
+        // The log may have been opened since the request was made.
+        if let Some(guard) = &subscription.guard
+            && has_position(guard.channel(), since.as_ref())
+        {
+            // The send fails if the caller has given up.
+            _ = reply.send(guard.try_clone().ok_or(EngineError::Unavailable));
+            return;
+        }
         subscription.waiters.push(reply);
         subscription.waiters.retain(|waiter| !waiter.is_closed());
-        if subscription.guard.is_some() && !must_read {
-            subscription.reply_to_all(None);
-        } else {
-            self.queue_opening(channel);
-        }
+        self.queue_opening(channel);
     }
 
     pub(super) fn queue_opening(&mut self, channel: ChannelName) {
