@@ -135,8 +135,14 @@ impl Simulation {
                 let Some(log) = log_of(&gap.channel) else {
                     return self.violate("wire", format!("a gap of {}", gap.channel));
                 };
+                let ring = self.scenario.config.max_unacked as u64;
+                let link = self.clients[client].link.as_ref();
+                let is_stream = link.is_some_and(|link| link.carrier == Carrier::Events);
                 self.receive_numbered(client, gap.seq, false, |model, truth, server| {
-                    model.gap(&gap, log, first_in_log(server, log, &gap.epoch), truth)
+                    let may_have_wrapped =
+                        (is_stream || model.allows_gaps()) && gap.seq > model.confirmed[0] + ring;
+                    let first = first_in_log(server, log, &gap.epoch);
+                    model.gap(&gap, (log, first), may_have_wrapped, truth)
                 });
             }
             // After a goaway, the client leaves regardless of what it has received. A WebSocket is closed by
@@ -219,6 +225,8 @@ impl Simulation {
                 let had = it.model.as_mut().map_or(0, |model| {
                     model.must_tell_seq = false;
                     model.resumed_after = model.highest;
+                    let [_, before] = model.confirmed;
+                    model.confirmed = [before, offer.seq.map_or(before, |seq| seq.min(model.highest))];
                     model.highest
                 });
                 // The seq of the hello may skip messages of channels from which the client has unsubscribed,

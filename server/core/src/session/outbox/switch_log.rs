@@ -3,7 +3,7 @@
 use super::Outbox;
 use super::log_handle::LogHandle;
 use super::subscription::Subscription;
-use super::turn::{LogBounds, SubscriptionSlot};
+use super::turn::{LogBounds, SubscriptionSlot, WhenFull};
 
 impl<C: LogHandle> Outbox<C> {
     /// Replaces the subscription when its log has ended and the log of `channel` continues in its place. The
@@ -18,7 +18,12 @@ impl<C: LogHandle> Outbox<C> {
         log: LogBounds,
     ) -> Option<SubscriptionSlot> {
         let old = self.get(slot.0).filter(|it| it.live)?;
-        let may_have_gap = old.gap || self.pending_gaps().any(|pending| pending == slot.0);
+        // An event stream acknowledges nothing. If its client resumes from before the ring, the old log can no
+        // longer report the entries that have left the ring, before the messages of the new log.
+        let may_lack_evicted =
+            self.when_full == WhenFull::Wrap && old.last_evicted().is_some_and(|seq| seq > self.acknowledged);
+        let may_have_gap =
+            old.gap || may_lack_evicted || self.pending_gaps().any(|pending| pending == slot.0);
         let (cursor, gap) = match shared_up_to {
             Some(shared_up_to) => (old.cursor.min(shared_up_to), may_have_gap || old.cursor > shared_up_to),
             None => (log.first - 1, true),
@@ -43,7 +48,7 @@ impl<C: LogHandle> Outbox<C> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Turn, TurnOutcome, WhenFull};
+    use super::super::{Turn, TurnOutcome};
     use super::*;
 
     const LOG: LogBounds = LogBounds { first: 1, last: 9 };
@@ -104,28 +109,23 @@ mod tests {
         assert_eq!(outbox.channel(slot), None);
     }
 
-    /// An event stream sends no acknowledgements: its messages leave the ring when the ring is full.
+    /// An event stream sends no acknowledgements, except when it resumes.
     #[test]
-    fn only_lost_messages_of_an_event_stream_become_a_gap_after_a_switch() {
-        let log = LogBounds { first: 1, last: 40 };
-        let take_everything = |outbox: &mut Outbox<char>| {
-            let mut taken = Vec::new();
-            while let Some(turn) = outbox.next_turn() {
-                taken.push(outbox.take(turn, log, 100, |_| &[]));
-            }
-            taken.retain(|run| *run != TurnOutcome::CaughtUp);
-            taken
-        };
-        for (seq, loses) in [(40, false), (30, false), (23, true), (0, true)] {
+    fn an_event_stream_gets_a_gap_if_the_ring_has_lost_unacknowledged_messages() {
+        for (sent, gap) in [(16, None), (17, Some(TurnOutcome::Gap { seq: 24, range: None }))] {
             let mut outbox = Outbox::new(16);
-            outbox.resume(None, WhenFull::Wrap);
             let slot = outbox.subscribe('o', 0, false);
-            take_everything(&mut outbox);
-            outbox.switch_log(slot, |_| 'n', Some(40), log).expect("the subscription is live");
-            assert_eq!(take_everything(&mut outbox), [], "the client is still connected");
-            outbox.resume(Some(seq), WhenFull::Wrap);
-            let gap = TurnOutcome::Gap { seq: 41, range: None };
-            assert_eq!(take_everything(&mut outbox).contains(&gap), loses, "after {seq}");
+            outbox.resume(None, WhenFull::Wrap);
+            next(&mut outbox, LogBounds { first: 1, last: 6 });
+            outbox.resume(Some(6), WhenFull::Wrap);
+            outbox.mark_ready(slot);
+            let log = LogBounds { first: 1, last: 6 + sent };
+            while let Some(turn) = outbox.next_turn() {
+                outbox.take(turn, log, 100, |_| &[]);
+            }
+            outbox.switch_log(slot, |_| 'n', Some(log.last), log).expect("the subscription is live");
+            let taken = outbox.next_turn().map(|turn| outbox.take(turn, log, 100, |_| &[]));
+            assert_eq!(taken.filter(|taken| *taken != TurnOutcome::CaughtUp), gap, "{sent}");
             outbox.check_invariants();
         }
     }

@@ -8,8 +8,16 @@ use crate::truth::Truth;
 
 impl SessionModel {
     /// Processes a gap. `first` is the offset of the oldest message in the log, if the log still has the
-    /// gap's epoch.
-    pub(crate) fn gap(&mut self, gap: &Gap<'_>, log: usize, first: Option<u64>, truth: &Truth) -> Verdict {
+    /// gap's epoch. An event stream acknowledges nothing, so messages may have left the ring that the server does
+    /// not know to be received (`may_have_wrapped`). In a new epoch, the server then reports a gap, because it
+    /// cannot know whether the client will resume from before the ring.
+    pub(crate) fn gap(
+        &mut self,
+        gap: &Gap<'_>,
+        (log, first): (usize, Option<u64>),
+        may_have_wrapped: bool,
+        truth: &Truth,
+    ) -> Verdict {
         let is_fresh = self.remember(gap.seq, SeqContent::Gap)?;
         match &mut self.channels[log] {
             ChannelSubscription::Requested if is_fresh => self.early.push((log, None)),
@@ -36,7 +44,11 @@ impl SessionModel {
             && published.is_also_in_other_epoch(&position.epoch, position.up_to);
         // A gap that is allowed after a resumption precedes the messages of its log.
         let must_continue = !gaps_allowed || position.last_seq > self.resumed_after && !self.has_gone_back;
-        if range.is_none() && must_continue && published.continues_all(&position.epoch, &gap.epoch) {
+        if range.is_none()
+            && must_continue
+            && !may_have_wrapped
+            && published.continues_all(&position.epoch, &gap.epoch)
+        {
             return Err(format!("a gap in epoch {}, which continues {position:?}", gap.epoch));
         }
         if was_in_another || published.may_continue_as(&position.epoch, &gap.epoch) {

@@ -72,6 +72,9 @@ pub(crate) struct SessionModel {
     early: Vec<(usize, Option<EarlyMessage>)>,
     /// The highest seq received before the session was resumed last.
     pub(crate) resumed_after: u64,
+    /// The seqs with which the session was resumed, the last time and the time before: the server knows that the
+    /// client has received them.
+    pub(crate) confirmed: [u64; 2],
     /// Whether gaps are allowed even if the log still contains the messages.
     pub(crate) gaps_allowed: bool,
     /// Whether the client went back to an earlier state, after it had acknowledged later messages.
