@@ -1,15 +1,18 @@
 use std::borrow::Cow;
+use std::future::IntoFuture;
 use std::sync::Arc;
 
 use encke_broker::channel::ChannelName;
-use encke_broker::engine::join_responses;
+use encke_broker::engine::{EngineResponse, join_responses};
 use encke_core::dialect::{CommandError, StartPosition, Success};
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 
 use super::errors::forbidden;
-use super::subscribe::subscribe_to;
-use super::{CommandContext, StartedCommand};
+use super::permission::ApprovedChannel;
+use super::{CommandContext, CommandOutcome, StartedCommand};
 use crate::auth::Permission;
-use crate::session::{SubscribeError, SubscribeOutcome};
+use crate::session::{CommandSource, SessionHandle, Sessions, SubscribeError};
 
 /// Subscribes to all channels or to none. Each channel after the first counts as an additional command.
 pub(super) fn subscribe_all(context: CommandContext<'_>, channels: &[Cow<'_, str>]) -> StartedCommand {
@@ -26,20 +29,44 @@ pub(super) fn subscribe_all(context: CommandContext<'_>, channels: &[Cow<'_, str
     session.commands.count_input(others, rate, now);
     let is_new = |name: &ChannelName| !services.sessions.subscriptions.is_subscribed(session, name.as_str());
     let new: Vec<ChannelName> = names.into_iter().filter(is_new).collect();
-    let responses = new.iter().map(|name| subscribe_to(context, name, &StartPosition::Now)).collect();
     let (sessions, session) = (Arc::clone(&services.sessions), services.sessions.table.clone_handle(session));
-    let conclude = move |results: Vec<Result<SubscribeOutcome, CommandError>>| {
-        // A reply for several channels cannot report that the backend has replaced one of them.
-        let error = results.iter().zip(&new).find_map(|(result, name)| match result {
-            Ok(subscribed) if subscribed.channel.name() == name => None,
-            Ok(_) => Some(forbidden("the backend has replaced a channel")),
-            Err(error) => Some(error.clone()),
-        });
-        let Some(error) = error else { return Ok(Success::SubscribedAll) };
+    let asked: Vec<(ChannelName, ApprovedChannel)> = new
+        .iter()
+        .filter_map(|name| Some((name.clone(), context.ask_to_subscribe(Permission::Subscribe, name)?)))
+        .collect();
+    if asked.is_empty() {
+        return Ok(subscribe_to_new(sessions, session, source, new));
+    }
+    // Wait for all decisions before the first subscription begins: other clients may be notified of it.
+    let subscribed = async move {
+        let (names, decisions): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+        for (name, approved) in names.iter().zip(join_all(decisions).await) {
+            if approved? != *name {
+                // The reply cannot name another channel.
+                return Err(forbidden("the backend has replaced a channel"));
+            }
+        }
+        subscribe_to_new(sessions, session, source, new).into_future().await
+    };
+    Ok(EngineResponse::Pending(subscribed.boxed()))
+}
+
+/// Subscribes to channels that the client may subscribe to: to all or to none.
+fn subscribe_to_new(
+    sessions: Arc<Sessions>,
+    session: SessionHandle,
+    source: CommandSource,
+    new: Vec<ChannelName>,
+) -> EngineResponse<CommandOutcome> {
+    let subscribe = |name| sessions.subscriptions.subscribe(&session, source, name, &StartPosition::Now);
+    let responses = new.iter().map(subscribe).collect();
+    join_responses(responses).map(move |results| {
+        let Some(error) = results.iter().find_map(|result| result.as_ref().err().cloned()) else {
+            return Ok(Success::SubscribedAll);
+        };
         for subscribed in results.iter().flatten() {
             sessions.subscriptions.unsubscribe(&session, source, subscribed.channel.name().as_str());
         }
-        Err(error)
-    };
-    Ok(join_responses(responses).map(conclude))
+        Err(CommandError::from(error))
+    })
 }
