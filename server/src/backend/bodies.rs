@@ -95,14 +95,14 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 pub(super) fn parse_response<T: DeserializeOwned>(
     body: &[u8],
 ) -> Result<Result<T, HookError>, MalformedResponse> {
-    let malformed = |cause, problem| MalformedResponse { cause, problem };
-    let content = |error: serde_json::Error| malformed(MalformedCause::Content, error.to_string());
+    let malformed = MalformedResponse::new;
+    let content = |error: serde_json::Error| malformed(MalformedCause::Content, &error.to_string());
     if body.is_empty() {
-        return Err(malformed(MalformedCause::Empty, "the body is empty".to_owned()));
+        return Err(malformed(MalformedCause::Empty, "the body is empty"));
     }
     // Check for an object, because serde would also accept an array of the struct's fields.
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(malformed(MalformedCause::NotAnObject, "the body is not a JSON object".to_owned()));
+        return Err(malformed(MalformedCause::NotAnObject, "the body is not a JSON object"));
     }
     let Refusal { error, allow } = serde_json::from_slice(body).map_err(content)?;
     let Some(RefusalReason { code, message }) = error.or((allow == Some(false)).then(Default::default))
@@ -112,7 +112,7 @@ pub(super) fn parse_response<T: DeserializeOwned>(
     for (name, text, limit) in [("code", &code, MAX_CODE_BYTES), ("message", &message, MAX_MESSAGE_BYTES)] {
         if text.as_ref().is_some_and(|text| text.len() > limit) {
             let problem = format!("the error's `{name}` has more than {limit} bytes");
-            return Err(malformed(MalformedCause::Content, problem));
+            return Err(malformed(MalformedCause::Content, &problem));
         }
     }
     Ok(Err(HookError::Refused {

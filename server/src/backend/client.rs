@@ -192,8 +192,7 @@ impl Backend {
                 _ => {
                     let message = format!("the backend answered {status}");
                     if matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
-                        let (cause, problem) = (MalformedCause::Status, message.clone());
-                        let malformed = MalformedResponse { cause, problem };
+                        let malformed = MalformedResponse::new(MalformedCause::Status, &message);
                         self.malformed.report(hook, &malformed, Some(&reply), timeouts.clock().now());
                     }
                     Err(HookError::Refused { code: None, message })
@@ -204,8 +203,8 @@ impl Backend {
     }
 
     /// Logs that the content of an approving response cannot be used. The request is denied.
-    pub(crate) fn report_invalid(&self, hook: HookKind, problem: String) {
-        let malformed = MalformedResponse { cause: MalformedCause::Content, problem };
+    pub(crate) fn report_invalid(&self, hook: HookKind, problem: &str) {
+        let malformed = MalformedResponse::new(MalformedCause::Content, problem);
         self.malformed.report(hook, &malformed, None, self.timeouts.clock().now());
     }
 

@@ -23,8 +23,8 @@ const SECRET_CHARS: usize = 24;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub(crate) struct MalformedResponse {
-    pub(super) cause: MalformedCause,
-    pub(super) problem: String,
+    cause: MalformedCause,
+    problem: String,
 }
 
 /// Kind of a problem. Each is logged separately.
@@ -71,7 +71,14 @@ impl MalformedLog {
     }
 }
 
-/// Returns the beginning of a body on one line, without words that may be secrets.
+impl MalformedResponse {
+    /// `problem` may quote the body.
+    pub(super) fn new(cause: MalformedCause, problem: &str) -> Self {
+        Self { cause, problem: excerpt(problem.as_bytes()) }
+    }
+}
+
+/// Returns the beginning of a text on one line, without words that may be secrets.
 fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(MAX_EXCERPT_BYTES)]);
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.+/=~".contains(c);
@@ -82,7 +89,10 @@ fn excerpt(body: &[u8]) -> String {
         let (word, after) = rest.split_at(end);
         match is_part(first) && word.len() >= SECRET_CHARS {
             true => shown.push_str("[...]"),
-            false => shown.extend(word.chars().flat_map(char::escape_default)),
+            false => word.chars().for_each(|c| match c.is_control() {
+                true => shown.extend(c.escape_default()),
+                false => shown.push(c),
+            }),
         }
         rest = after;
     }
@@ -99,7 +109,7 @@ mod tests {
         for (body, shown) in [
             ("<h1>Not\nfound</h1>".to_owned(), "<h1>Not\\nfound</h1>".to_owned()),
             (format!("token={token}"), "[...]".to_owned()),
-            (format!("{{\"token\":\"{token}\"}}"), "{\\\"token\\\":\\\"[...]\\\"}".to_owned()),
+            (format!("{{\"token\":\"{token}\"}}"), "{\"token\":\"[...]\"}".to_owned()),
             ("\u{1b}[31m".to_owned(), "\\u{1b}[31m".to_owned()),
             ("x y ".repeat(100), "x y ".repeat(50)),
         ] {

@@ -96,7 +96,7 @@ impl Services {
             Ok(claimed) => match claimed.identity(own, self.timeouts.clock().unix_now()) {
                 Ok(identity) => Ok(identity),
                 Err(error) => {
-                    backend.report_invalid(HookKind::Connect, error.to_string());
+                    backend.report_invalid(HookKind::Connect, &error.to_string());
                     let detail = format!("the backend's answer is not valid: {error}");
                     refused(CloseCode::BackendFailed, by_backend, &detail)
                 }

@@ -97,7 +97,7 @@ impl Services {
     ) -> Result<ChannelName, CommandError> {
         let name = self.channel_name(permission, text).map_err(|error| {
             if let Some(backend) = self.access.backend_for(hook) {
-                backend.report_invalid(hook, format!("`channel`: {error}"));
+                backend.report_invalid(hook, &format!("`channel`: {error}"));
             }
             invalid_answer(&error)
         })?;
