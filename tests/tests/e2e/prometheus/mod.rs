@@ -27,8 +27,7 @@ fn metrics_agree_with_reference_alerts_and_panels() {
     let key = IssuerKey::generate("a");
     let set = key_set([&key]);
     issuer.reply_with(move |_| BackendReply::json(&set));
-    backend.reply_with(|_| BackendReply::json("{}"));
-    let hook = |kind: &str| format!("backend.{kind}={}", backend.url("/"));
+    let hook = |kind: &str| format!("backend.{kind}={}", backend.url(&format!("/{kind}")));
     let events = r#""session.opened","channel.occupied""#;
     let url = backend.url("/webhook");
     let webhook = format!("{{url=\"{url}\",events=[{events}],secret=\"{SECRET}\",name=\"NAME\"}}");
