@@ -68,7 +68,9 @@ impl SessionModel {
     pub(crate) fn subscribed(&mut self, log: usize, answer: &Subscribed<'_>, truth: &Truth) -> Verdict {
         let Subscribed { epoch, offset, begin, recovered, first, is_in_redis, is_beside } = *answer;
         let early = self.early.extract_if(.., |(of, _)| *of == log).map(|(_, message)| message);
-        let early: Vec<_> = early.filter(|_| is_beside).collect();
+        // On a WebSocket, the reply waits for those to earlier commands. A gap that overtakes it may belong to a
+        // new epoch.
+        let early: Vec<_> = early.filter(|message| is_beside || message.is_none()).collect();
         if !matches!(self.channels[log], ChannelSubscription::Requested) {
             return Ok(());
         }
