@@ -153,7 +153,7 @@ impl Simulation {
             ChannelSubscription::Active(_)
             | ChannelSubscription::Unknown
             | ChannelSubscription::AtNextMessage(_) => {
-                model.channels[log] = ChannelSubscription::Inactive;
+                model.end(log);
                 client.snapshots.clear();
                 let command = json!({ "unsubscribe": { "channel": name_of(log) } });
                 self.command(number, command, SentCommand::Other, 0);

@@ -10,7 +10,7 @@ use super::frames::{CLOSE, PONG, TEXT};
 use super::link::{PendingCommand, SentCommand};
 use super::received::ReceivedItem;
 use super::session_model::{ReceivedMessage, Subscribed};
-use super::{Carrier, ChannelSubscription, SessionModel};
+use super::{Carrier, SessionModel};
 use crate::fault::Fault;
 use crate::namespaces::rules_of;
 use crate::notices::Notice;
@@ -162,7 +162,7 @@ impl Simulation {
                 if let Some(log) = log_of(&gone.channel)
                     && let Some(model) = &mut self.clients[client].model
                 {
-                    model.channels[log] = ChannelSubscription::Inactive;
+                    model.end(log);
                 }
             }
         }
@@ -222,17 +222,17 @@ impl Simulation {
         let number = link.connection;
         match (hello.recovered, link.offer.take()) {
             (true, Some(offer)) => {
-                let had = it.model.as_mut().map_or(0, |model| {
+                let (had, has_unsubscribed) = it.model.as_mut().map_or((0, false), |model| {
                     model.must_tell_seq = false;
                     model.resumed_after = model.highest;
                     let [_, before] = model.confirmed;
                     model.confirmed = [before, offer.seq.map_or(before, |seq| seq.min(model.highest))];
-                    model.highest
+                    (model.highest, model.has_unsubscribed)
                 });
                 // The seq of the hello may skip messages of channels from which the client has unsubscribed,
                 // if they have left the ring. With Redis, it may also skip messages when a new epoch
                 // continues a former one; these are reported as a gap.
-                let may_skip = self.scenario.redis;
+                let may_skip = self.scenario.redis || has_unsubscribed;
                 let may_continue = offer.seq.map_or(hello.seq <= had || may_skip, |seq| seq <= hello.seq);
                 if hello.session != offer.session || !may_continue || offer.is_future {
                     self.violate("resume", format!("client {client} asked for {offer:?}, but got {hello:?}"));
@@ -318,7 +318,7 @@ impl Simulation {
             return;
         }
         let ReplyOutcome::Ok(success) = outcome else {
-            model.channels[log] = ChannelSubscription::Inactive;
+            model.end(log);
             return;
         };
         let Success::Subscribed { channel, epoch, offset, recovered } = success.into_owned() else { return };

@@ -75,6 +75,8 @@ pub(crate) struct SessionModel {
     /// The seqs with which the session was resumed, the last time and the time before: the server knows that the
     /// client has received them.
     pub(crate) confirmed: [u64; 2],
+    /// Whether a subscription of this session has ever ended.
+    pub(crate) has_unsubscribed: bool,
     /// Whether gaps are allowed even if the log still contains the messages.
     pub(crate) gaps_allowed: bool,
     /// Whether the client went back to an earlier state, after it had acknowledged later messages.
@@ -101,6 +103,12 @@ impl SessionModel {
     /// Records that a session opened by a poll subscribes to a channel, at an unknown position.
     pub(crate) fn begin_at_unknown(&mut self, log: usize) {
         self.begin(log, ChannelSubscription::AtNextMessage(None));
+    }
+
+    /// Records that the subscription to a channel has ended, or is about to.
+    pub(crate) fn end(&mut self, log: usize) {
+        self.channels[log] = ChannelSubscription::Inactive;
+        self.has_unsubscribed = true;
     }
 
     fn begin(&mut self, log: usize, subscription: ChannelSubscription) {
