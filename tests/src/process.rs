@@ -148,15 +148,21 @@ impl Process {
     }
 
     pub fn open_descriptors(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process exists").count()
+        self.descriptors().count()
+    }
+
+    fn descriptors(&self) -> fs::ReadDir {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process exists")
     }
 
     /// Whether the process has this socket open. `inode` is the number in `/proc/net/tcp`.
     pub fn has_socket(&self, inode: &str) -> bool {
         let socket = format!("socket:[{inode}]");
-        let open = fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process exists");
         // A descriptor may be closed while the directory is read.
-        open.flatten().filter_map(|it| fs::read_link(it.path()).ok()).any(|it| it.as_os_str() == &*socket)
+        self.descriptors()
+            .flatten()
+            .filter_map(|it| fs::read_link(it.path()).ok())
+            .any(|it| it.as_os_str() == &*socket)
     }
 
     /// Returns the resident memory in bytes, once the allocator has returned free memory to the kernel. It

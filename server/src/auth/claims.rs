@@ -39,8 +39,8 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Validates the claims, which have no `sub` if the client is anonymous. `name` is the audience that the server expects, if one is configured. A token is
-    /// expired at its `exp` (RFC 7519, section 4.1.4).
+    /// Validates the claims, which have no `sub` if the client is anonymous. `name` is the audience that the
+    /// server expects, if one is configured. A token is expired at its `exp` (RFC 7519, section 4.1.4).
     pub(super) fn parse(
         raw: RawClaims,
         is_anonymous: bool,

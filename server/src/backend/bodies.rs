@@ -91,7 +91,7 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 /// denies the request. Anything that does not name what it allows is malformed.
 ///
 /// # Errors
-/// What is malformed.
+/// [`MalformedResponse`] if the body does not have this form.
 pub(super) fn parse_response<T: DeserializeOwned>(
     body: &[u8],
 ) -> Result<Result<T, HookError>, MalformedResponse> {

@@ -149,7 +149,7 @@ struct StateBefore {
 }
 
 impl Simulation {
-    /// Returns whether sessions have moved, but the next server has not started.
+    /// Returns whether sessions have moved or ended, but the next server has not started.
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.servers.is_shutting_down()
     }
