@@ -141,21 +141,16 @@ impl OutboundClient {
         body: Bytes,
         timeout: Duration,
     ) -> Result<OutboundResponse, OutboundError> {
-        #[cfg(feature = "simulation")]
-        if let Some(simulated) = &self.simulated {
-            let exchange = simulated.send(target, body, &self.timeouts);
-            return self
-                .timeouts
-                .within(timeout, exchange)
-                .await
-                .unwrap_or(Err(OutboundError::TimedOut(timeout)));
-        }
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method;
-        *request.uri_mut() = target.uri().clone();
-        *request.headers_mut() = headers;
-        request.headers_mut().entry(USER_AGENT).or_insert(AGENT);
         let exchange = async {
+            #[cfg(feature = "simulation")]
+            if let Some(simulated) = &self.simulated {
+                return simulated.send(target, body, &self.timeouts).await;
+            }
+            let mut request = Request::new(Full::new(body));
+            *request.method_mut() = method;
+            *request.uri_mut() = target.uri().clone();
+            *request.headers_mut() = headers;
+            request.headers_mut().entry(USER_AGENT).or_insert(AGENT);
             let answer = self.http.request(request).await;
             let (head, body) =
                 answer.map_err(|error| OutboundError::Unreachable(root_cause(&error)))?.into_parts();

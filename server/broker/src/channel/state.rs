@@ -156,12 +156,21 @@ impl<S: Copy> Channel<S> {
     /// Whether the log continues after message `offset` of `epoch`: it contains, or did contain, every later
     /// message.
     pub fn continues_from(&self, epoch: &str, offset: u64) -> bool {
-        *self.epoch == *epoch || self.past.iter().any(|(past, cut)| **past == *epoch && offset <= *cut)
+        self.continued_up_to(epoch).is_some_and(|cut| offset <= cut)
+    }
+
+    /// Returns the offset of the last message of an epoch that is valid in this log. `None` if the epoch is
+    /// unknown.
+    fn continued_up_to(&self, epoch: &str) -> Option<u64> {
+        if *self.epoch == *epoch {
+            return Some(u64::MAX);
+        }
+        self.past.iter().find(|(past, _)| **past == *epoch).map(|(_, cut)| *cut)
     }
 
     /// Whether this is the log's epoch, or an earlier one that it continues.
     pub(crate) fn knows_epoch(&self, epoch: &str) -> bool {
-        *self.epoch == *epoch || self.past.iter().any(|(past, _)| **past == *epoch)
+        self.continued_up_to(epoch).is_some()
     }
 
     /// See [`LogEpoch::named`].

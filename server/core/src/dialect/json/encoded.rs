@@ -169,7 +169,9 @@ impl EncodedMessage {
             out.extend_from_slice(number.format(offset).as_bytes());
             out.extend_from_slice(AFTER_PATTERN.as_bytes());
             if !self.names_epoch() {
-                out.extend([BEFORE_EPOCH, channel_epoch, AFTER_EPOCH].iter().flat_map(|text| text.bytes()));
+                out.extend_from_slice(BEFORE_EPOCH.as_bytes());
+                out.extend_from_slice(channel_epoch.as_bytes());
+                out.extend_from_slice(AFTER_EPOCH.as_bytes());
             }
         }
         out.extend_from_slice(self.text.as_bytes());

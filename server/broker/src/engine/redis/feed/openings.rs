@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use super::FeedTask;
 use crate::channel::{ChannelName, Subscriber, new_epoch};
 use crate::engine::error::EngineError;
-use crate::engine::redis::channel_subscription::{ChannelSubscription, NextStep};
+use crate::engine::redis::channel_subscription::{ChannelSubscription, NextStep, reply_to_all};
 use crate::engine::redis::client::{SubscribeRequest, has_position};
 use crate::engine::redis::errors::describe;
 use crate::engine::redis::live_connection::LiveConnection;
@@ -25,9 +25,7 @@ impl<S: Subscriber> FeedTask<S> {
         if let Some(guard) = &subscription.guard
             && has_position(guard.channel(), since.as_ref())
         {
-            // The send fails if the caller has given up.
-            _ = reply.send(guard.try_clone().ok_or(EngineError::Unavailable));
-            return;
+            return reply_to_all(&mut vec![reply], Some(guard), None);
         }
         subscription.waiters.push(reply);
         subscription.waiters.retain(|waiter| !waiter.is_closed());
