@@ -164,6 +164,16 @@ fn bytes_in_the_kernel_when_pong_is_due_keep_the_connection() {
 }
 
 #[test]
+fn bytes_read_after_the_ping_are_an_answer_even_if_the_kernel_reported_them_before() {
+    let mut timed = TimedSession::stream(WHOLE);
+    timed.wait(1_000);
+    timed.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
+    timed.session.received_in_step(at(990));
+    assert_eq!(timed.wait(1_400), NOTHING);
+    assert_eq!(timed.next(), Some((at(2_000), Deadline::Ping)));
+}
+
+#[test]
 fn a_ping_behind_data_gets_its_whole_timeout_again() {
     let mut timed = TimedSession::stream(WHOLE);
     timed.wait(1_000);

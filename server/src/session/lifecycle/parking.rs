@@ -74,11 +74,11 @@ impl Lifecycle {
                 ReadOutcome::Pong(input) => {
                     // The answer may make room in a full replay ring, and then there may be more to send.
                     makes_room = state.machine.outbox().is_stopped();
-                    state.machine.received(step.now);
+                    state.machine.received_in_step(step.now);
                     state.machine.handle(step, Input::Connection(id, input));
                 }
                 ReadOutcome::NeedsTask(work) => {
-                    state.machine.received(step.now);
+                    state.machine.received_in_step(step.now);
                     unparked = state.unpark(id, reference, Signals::NONE, work);
                 }
                 ReadOutcome::Deferred => {

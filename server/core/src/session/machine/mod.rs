@@ -279,6 +279,12 @@ impl<C> Session<C> {
         self.last_received_at = self.last_received_at.max(at);
     }
 
+    /// Records that bytes were read from the current connection during the step at `now`. An earlier step may
+    /// have a later time, for example if a worker sent a ping after the kernel reported that bytes can be read.
+    pub fn received_in_step(&mut self, now: Timestamp) {
+        self.received(self.now.max(now));
+    }
+
     /// Records that the client's token expires at `at`; this may change when the wall clock is set. Fires no
     /// deadlines. Must be called before [`Session::handle`] and [`Session::handle_timeout`], whose decisions
     /// depend on it.
