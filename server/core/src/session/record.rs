@@ -131,6 +131,10 @@ pub struct SubscriptionRecord {
     /// Notice about this subscription, pending or already sent.
     #[n(10)]
     pub notice: Option<NoticeRecord>,
+    /// Whether a subscription to another log has taken the place of this one.
+    #[n(11)]
+    #[cbor(default)]
+    pub switched: bool,
 }
 
 /// A notice that a subscription began or ended without the client's request.

@@ -143,6 +143,7 @@ impl<C: LogHandle> Subscription<C> {
             gap: self.gap,
             evicted_unknown_gap: self.evicted_unknown_gap,
             live: self.live,
+            switched: self.switched,
             missed: rare.and_then(|rare| rare.missed),
             sent_before: sent_before.cloned(),
             sent_by_others: self.is_sent_by_others(),
@@ -208,7 +209,8 @@ impl<C> Subscription<C> {
             return Err(BadRecord("invalid cursor"));
         }
         let mut it = Self::new(channel, record.cursor, record.gap);
-        (it.start, it.evicted, it.live) = (record.start, evicted, record.live);
+        (it.start, it.evicted) = (record.start, evicted);
+        (it.live, it.switched) = (record.live, record.switched);
         it.evicted_unknown_gap = record.evicted_unknown_gap;
         let rare = RareSubscriptionState {
             missed: record.missed,

@@ -23,6 +23,9 @@ pub(super) struct Subscription<C> {
     pub(super) ready: bool,
     /// Whether the subscription is active; false after an unsubscribe.
     pub(super) live: bool,
+    /// Whether a subscription to another log has taken the place of this one. Its entries that have left the
+    /// ring are still reported, before those that are in the ring.
+    pub(super) switched: bool,
     /// State that few subscriptions need.
     pub(super) rare: Option<Box<RareSubscriptionState>>,
 }
@@ -58,6 +61,7 @@ impl<C> Subscription<C> {
             evicted_unknown_gap: false,
             ready: false,
             live: true,
+            switched: false,
             rare: None,
         }
     }
@@ -126,7 +130,7 @@ impl<C> Subscription<C> {
     /// Returns the seq of the gap that must be sent to a client with everything up to `seq`, because later
     /// entries have left the ring. `None` after an unsubscribe.
     pub(super) fn gap_seq_after(&self, seq: u64) -> Option<u64> {
-        self.last_evicted().filter(|evicted| self.live && *evicted > seq)
+        self.last_evicted().filter(|evicted| (self.live || self.switched) && *evicted > seq)
     }
 
     /// Seq of the last entry that has left the ring.

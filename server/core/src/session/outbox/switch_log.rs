@@ -35,6 +35,9 @@ impl<C: LogHandle> Outbox<C> {
         self.overlaps |= may_resume_before_ring;
         let notice = self.get(slot.0).and_then(Subscription::notice);
         self.unsubscribe(slot);
+        if let Some(old) = self.get_mut(slot.0) {
+            old.switched = true;
+        }
         let moved = self.subscribe_with(channel, cursor, gap);
         if let Some(notice) = notice {
             self.store_notice(moved.0, notice);
@@ -128,6 +131,27 @@ mod tests {
             assert_eq!(taken.filter(|taken| *taken != TurnOutcome::CaughtUp), gap, "{sent}");
             outbox.check_invariants();
         }
+    }
+
+    /// A client that is disconnected after the first resent message must not believe that it lacks nothing.
+    #[test]
+    fn evicted_entries_of_the_former_log_are_reported_before_the_ring() {
+        let mut outbox = Outbox::new(4);
+        let slot = outbox.subscribe('o', 0, false);
+        outbox.resume(None, WhenFull::Wrap);
+        while let Some(turn) = outbox.next_turn() {
+            outbox.take(turn, LOG, 100, |_| &[]);
+        }
+        outbox.switch_log(slot, |_| 'n', Some(9), LOG).expect("the subscription is live");
+        outbox.resume(None, WhenFull::Wrap);
+        assert_eq!(next(&mut outbox, LOG), TurnOutcome::Gap { seq: 5, range: Some((1, 5)) });
+        outbox.check_invariants();
+        assert_eq!(
+            next(&mut outbox, LOG),
+            TurnOutcome::Messages { seq: 6, offset: 6, count: 4, caught_up: false }
+        );
+        assert_eq!(next(&mut outbox, LOG), TurnOutcome::Gap { seq: 10, range: None });
+        outbox.check_invariants();
     }
 
     #[test]
