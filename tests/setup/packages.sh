@@ -30,28 +30,25 @@ allow_services() {
 
 installed_packages() { dpkg-query --show --showformat '${Package} ${db:Status-Abbrev}\n' | awk '$2 == "ii" { print $1 }' | sort -u; }
 
-# Masks services, so that they do not start at the next boot either. A mask is a link from the unit to
-# /dev/null, as made by `systemctl mask`. Creating the link does not need a running systemd. `systemctl
-# unmask` removes it.
-mask_services_of() {
-  local file name mask
+# Disables the services of packages, so that they do not start at the next boot either. Unlike a masked service, a
+# disabled one can be started as usual.
+disable_services_of() {
+  local file name units=()
   while read -r file; do
     name="$(basename "$file")"
     case "$file" in
       */systemd/system/*.service | */systemd/system/*.socket | */systemd/system/*.timer | */systemd/system/*.path)
-        mask="$SYSTEM/etc/systemd/system/$name"
-        # Keep units written by an administrator, and existing links.
-        if [ ! -e "$mask" ] && [ ! -L "$mask" ]; then
-          as_root mkdir -p "$(dirname "$mask")"
-          as_root ln -s /dev/null "$mask"
-          echo "masked $name"
-        fi ;;
+        units+=("$name") ;;
       /etc/init.d/*)
         as_root update-rc.d "$name" disable
         echo "disabled $name" ;;
     esac
   done < <(dpkg-query --listfiles "$@")
-  if [ -d "$SYSTEM/run/systemd/system" ]; then as_root systemctl daemon-reload; fi
+  # Works without a running systemd, too: it removes links.
+  if [ ${#units[@]} -gt 0 ] && command -v systemctl >/dev/null; then
+    as_root systemctl disable "${units[@]}"
+    echo "disabled ${units[*]}"
+  fi
 }
 
 # Installs packages and their dependencies. Packages that are already installed keep their services as they
@@ -69,5 +66,5 @@ install_without_services() (
     apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
   # Exclude systemd: its services are not extra daemons, and a machine that runs systemd later needs them.
   mapfile -t new < <(comm -13 <(echo "$before") <(installed_packages) | grep -vx systemd)
-  if [ ${#new[@]} -gt 0 ]; then mask_services_of "${new[@]}"; fi
+  if [ ${#new[@]} -gt 0 ]; then disable_services_of "${new[@]}"; fi
 )
