@@ -137,6 +137,8 @@ pub(crate) struct Wire {
     acknowledged: VecDeque<(u64, usize)>,
     /// When bytes last arrived at the server's kernel, by the server's clock.
     pub(crate) last_arrival: u64,
+    /// When the server last read, by its clock.
+    pub(crate) read_at: u64,
     /// When the server last wrote, by its clock.
     pub(crate) written_at: Option<u64>,
     /// All bytes accepted by the server's kernel, if they are recorded.

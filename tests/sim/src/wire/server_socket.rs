@@ -26,6 +26,7 @@ impl SimulatedSocket for ServerSocket {
         for (to, from) in into.iter_mut().zip(wire.to_server.arrived.drain(..count)) {
             *to = from;
         }
+        wire.read_at = wire.network.served();
         // The receive buffer has space for more of the bytes in transit.
         wire.notify();
         Poll::Ready(Ok(count))

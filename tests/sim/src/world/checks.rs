@@ -15,6 +15,9 @@ use crate::scenario::nanos;
 use crate::schedule::ConnectionNumber;
 use crate::truth::{log_of, name_of};
 
+/// More commands than a client has unread by the server when it vanishes.
+const MAX_UNREAD_COMMANDS: u64 = 64;
+
 impl Simulation {
     pub(super) fn process_events(&mut self) {
         let recorded = std::mem::take(&mut *self.inputs.recorded.0.lock());
@@ -210,14 +213,19 @@ impl Simulation {
         // A Bayeux WebSocket without a session is served until its next message is late.
         let without_session =
             latest + nanos(config.limits.keep_alive_timeout) + nanos(config.limits.handshake_timeout);
+        // Unread input counts as a sign of life. Before the server reads more of it, it may wait for the backend.
+        let longest_backlog = MAX_UNREAD_COMMANDS * nanos(self.scenario.hook_timeout);
         let now = self.server.now().as_nanos();
         let unnoticed = self.connections.iter().flatten().find_map(|connection| {
             let session = connection.session.as_ref().and_then(|id| self.server.session(id));
             let may_wait = session.is_none() && self.clients[connection.client].bayeux.is_some();
             let latest = if may_wait { without_session } else { latest };
             let wire = connection.wire.lock();
-            let vanished_at = wire.vanished_at.filter(|at| !wire.server_gone && at + latest <= now)?;
-            Some((vanished_at, connection.client, connection.session.clone()))
+            let vanished_at = wire.vanished_at.filter(|_| !wire.server_gone)?;
+            let has_unread = !wire.to_server.arrived.is_empty();
+            let is_late = !has_unread && vanished_at.max(wire.read_at) + latest <= now
+                || vanished_at + longest_backlog + latest <= now;
+            is_late.then(|| (vanished_at, connection.client, connection.session.clone()))
         });
         if let Some((vanished_at, client, session)) = unnoticed {
             let what = format!(
