@@ -1,5 +1,7 @@
 //! Output while a scenario runs: lines on stderr, and progress bars if stderr is a terminal.
 
+use std::io::{self, Write};
+
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::result::Sample;
@@ -21,10 +23,10 @@ impl ProgressLog {
         self.bars.set_draw_target(ProgressDrawTarget::hidden());
     }
 
-    #[expect(clippy::print_stderr, reason = "this is the one place that talks to the user while running")]
+    /// Writes a line, unless the reader of stderr is gone.
     pub(crate) fn line(&self, text: &str) {
         if !self.is_silent {
-            self.bars.suspend(|| eprintln!("loadgen: {text}"));
+            let _ = self.bars.suspend(|| writeln!(io::stderr(), "loadgen: {text}"));
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Subcommands and their exit codes.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -9,7 +8,7 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use crate::args::{LoadgenArgs, LoadgenCommand, ScenarioOptions};
 use crate::process::Signals;
 use crate::progress::ProgressLog;
-use crate::report::Output;
+use crate::report::{Output, print};
 use crate::result::{Document, Verdict};
 use crate::run::{MeasureError, meaningless_assertions, measure, run_part};
 use crate::selftest;
@@ -91,7 +90,7 @@ fn run_selftest() -> Result<u8, String> {
             outcome = selftest::run() => outcome,
         }
     })?;
-    writeln!(io::stdout(), "{}", outcome.to_table())
+    print(&format!("{}\n", outcome.to_table()))
         .map_err(|error| format!("cannot write the result: {error}"))?;
     Ok(if outcome.is_good() { 0 } else { SELFTEST_FAILED })
 }

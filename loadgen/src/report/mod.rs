@@ -2,6 +2,8 @@
 
 mod abuse;
 mod output;
+mod stdout;
 mod summary;
 
 pub(crate) use self::output::{Output, OutputOptions};
+pub(crate) use self::stdout::print;

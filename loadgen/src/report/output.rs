@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::abuse;
+use super::stdout::print;
 use super::summary::summary;
 use crate::result::{Assertion, Document};
 
@@ -34,8 +35,13 @@ pub(crate) struct OutputOptions {
     pub(crate) quiet: bool,
 }
 
+enum JsonTarget {
+    Stdout,
+    File(File),
+}
+
 pub(crate) struct Output {
-    json: Option<Box<dyn Write>>,
+    json: Option<JsonTarget>,
     html: Option<File>,
     has_table: bool,
 }
@@ -43,9 +49,9 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn open(options: &OutputOptions) -> Result<Self, String> {
         let is_stdout = |path: &Path| path == Path::new("-");
-        let json: Option<Box<dyn Write>> = match options.json.as_deref() {
-            Some(path) if is_stdout(path) => Some(Box::new(io::stdout())),
-            Some(path) => Some(Box::new(create(path)?)),
+        let json = match options.json.as_deref() {
+            Some(path) if is_stdout(path) => Some(JsonTarget::Stdout),
+            Some(path) => Some(JsonTarget::File(create(path)?)),
             None => None,
         };
         let html = options.html.as_deref().map(create).transpose()?;
@@ -54,15 +60,19 @@ impl Output {
     }
 
     pub(crate) fn write(self, document: &Document) -> io::Result<()> {
-        if let Some(mut json) = self.json {
-            writeln!(json, "{}", serde_json::to_string_pretty(document)?)?;
+        if let Some(target) = self.json {
+            let json = format!("{}\n", serde_json::to_string_pretty(document)?);
+            match target {
+                JsonTarget::Stdout => print(&json)?,
+                JsonTarget::File(mut file) => file.write_all(json.as_bytes())?,
+            }
         }
         if let Some(mut file) = self.html {
             file.write_all(crate::page::run_page(document).as_bytes())?;
         }
         if self.has_table {
             let attacks = abuse::to_markdown(document).map_or_else(String::new, |table| format!("\n{table}"));
-            write!(io::stdout(), "{}\n{attacks}", summary(document))?;
+            print(&format!("{}\n{attacks}", summary(document)))?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::args::{MAX_SHARES, ScenarioOptions, Share};
 use crate::process::{Signals, available_descriptors};
 use crate::progress::ProgressLog;
 use crate::record::{Metrics, Traffic};
+use crate::report::print;
 
 /// Time from the start of the processes to the start of the run.
 const LEAD: Duration = Duration::from_millis(500);
@@ -97,11 +98,10 @@ fn spawn(share: Share, start: SystemTime) -> Result<Child, String> {
 }
 
 /// Runs the part of a scenario that this process was started for, and prints the measurements.
-#[expect(clippy::print_stdout, reason = "the process that started this one reads it")]
 pub(crate) async fn run_part(options: &ScenarioOptions, log: &ProgressLog) -> Result<(), MeasureError> {
     let (_, measured) = super::local::run(options, log).await?;
-    println!("{}", crate::result::to_json_line(&measured));
-    Ok(())
+    let line = format!("{}\n", crate::result::to_json_line(&measured));
+    print(&line).map_err(|error| MeasureError::Failed(format!("cannot write the measurements: {error}")))
 }
 
 impl Measured {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use encke_loadgen::behaviour::{Behaviour, HONEST};
 use tokio::net::TcpListener;
 
-use crate::run::{Ended, assert_has, finish, loadgen, number, patient_server, server};
+use crate::run::{Ended, assert_has, command, finish, loadgen, number, patient_server, server};
 
 const SHORT: &str = "--connections 2 --rate 1000 --duration 0s";
 
@@ -153,5 +153,28 @@ async fn help_has_an_example_of_every_scenario() {
         let ended = loadgen(&format!("{scenario} --help")).await;
         ended.assert_code(0);
         assert!(ended.stdout.contains(&format!("Example: loadgen {scenario} ws://")), "{}", ended.stdout);
+    }
+}
+
+/// As in `loadgen ... | head`, but the reader closes the pipe before anything is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_pipe_is_not_an_error() {
+    let server = patient_server().await;
+    let hold = format!("hold {} {SHORT}", server.url());
+    for (words, code) in [
+        ("--help".to_owned(), 0),
+        ("mix --help-all".to_owned(), 0),
+        ("--version".to_owned(), 0),
+        (hold.clone(), 0),
+        (format!("{hold} --json -"), 0),
+        (format!("{hold} --quiet --assert connected>2 --json -"), 99),
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = command(&words);
+        command.stdout(writer);
+        let ended = finish(command).await;
+        let stderr = if code == 0 { "" } else { "loadgen: assertion failed: connected>2 (the value is 2)\n" };
+        assert_eq!((ended.code, &*ended.stderr), (code, stderr), "{words}");
     }
 }
