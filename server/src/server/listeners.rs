@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use encke_base::process::Retry;
 use encke_base::process::systemd::{InheritError, InheritedSocket, InheritedSockets};
+use encke_base::process::{ListeningProcess, Retry};
 
 use crate::config::{Config, ListenerKind};
 use crate::http::{Listener, SocketOptions};
@@ -15,6 +15,13 @@ pub enum ListenError {
     /// Listening on an address failed.
     #[error("cannot listen on {address}: {error}")]
     Address { address: SocketAddr, error: io::Error },
+    /// Another process uses the address.
+    #[error("cannot listen on {address}: the address is in use by {holder}")]
+    InUse {
+        address: SocketAddr,
+        /// The process that uses it, as far as it is known.
+        holder: String,
+    },
     /// The inherited sockets cannot be used.
     #[error(transparent)]
     Inherited(#[from] InheritError),
@@ -79,11 +86,15 @@ impl Listeners {
         let mut retry = Retry::new(config.listen_wait, is_cancelled);
         let mut bind_when_free = |address| loop {
             let report = |max_wait| {
-                tracing::warn!(%address, ?max_wait, "waiting for an address that another process uses");
+                let holder = holder_of(address);
+                tracing::warn!(%address, holder, ?max_wait, "the address is in use: trying again for up to max_wait (listen.wait)");
             };
             match bind(address, config) {
-                Err(ListenError::Address { error, .. })
-                    if error.kind() == io::ErrorKind::AddrInUse && retry.wait(report) => {}
+                Err(ListenError::Address { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
+                    if !retry.wait(report) {
+                        return Err(ListenError::InUse { address, holder: holder_of(address) });
+                    }
+                }
                 result => return result,
             }
         };
@@ -114,6 +125,12 @@ fn inherit(kind: ListenerKind, socket: InheritedSocket, config: &Config) -> Resu
     tracing::info!(listener = %kind, name, %address, "listening on an inherited socket");
     Listener::inherit(socket, config.backlog, socket_options(config))
         .map_err(|error| ListenError::Address { address, error })
+}
+
+/// Describes the process that listens on an address.
+fn holder_of(address: SocketAddr) -> String {
+    let process = ListeningProcess::find(address);
+    process.map_or_else(|| "another process".to_owned(), |process| process.to_string())
 }
 
 fn bind(address: SocketAddr, config: &Config) -> Result<Listener, ListenError> {

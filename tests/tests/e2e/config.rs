@@ -98,7 +98,8 @@ fn a_port_in_use_is_named() {
         [["--listen", &address, "--admin", "127.0.0.1:0"], ["--listen", "127.0.0.1:0", "--admin", &address]]
     {
         let arguments = [&arguments[..], &["--set", "listen.wait=off"]].concat();
-        run_to_end(&arguments, &[]).assert_failed(1, &[&address, "in use"]);
+        let holder = format!("(pid {})", std::process::id());
+        run_to_end(&arguments, &[]).assert_failed(1, &[&address, "in use", &holder]);
     }
 }
 

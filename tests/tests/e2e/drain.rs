@@ -92,7 +92,11 @@ fn new_server_waits_until_the_old_one_has_drained() {
     let mut server = RunningServer::with(&[]);
     let [next, mut stopped] = [(); 2].map(|()| {
         let next = Launch::listening_on(&server.public.to_string()).spawn();
-        next.logs.await_line("waiting for an address");
+        let line = next.logs.await_line("the address is in use");
+        let holder = format!("encke (pid {})", server.id());
+        for part in [&*holder, &server.public.to_string(), "\"max_wait\":\"10s\""] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
         next
     });
     stopped.process.signal(Signal::HUP);
