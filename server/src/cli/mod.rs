@@ -13,7 +13,7 @@ mod token;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Command, CommandFactory, Parser, Subcommand};
+use clap::{Args, Command, CommandFactory, Parser, Subcommand};
 use encke_timeouts::clock::unix_now;
 
 use crate::config::{self, Settings};
@@ -27,7 +27,7 @@ pub fn main() -> ExitCode {
     let reload = signals::catch_sighup();
     match Cli::parse() {
         Cli { command: Some(command), .. } => command.execute(),
-        args => serve::run(&args.settings(), reload),
+        Cli { config, flags, .. } => serve::run(&flags.settings(config), reload),
     }
 }
 
@@ -50,6 +50,13 @@ struct Cli {
     /// Configuration file (TOML). See `encke config default`.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    flags: ConfigFlags,
+}
+
+// Flags that override the configuration file. A doc comment would become the help of every command with them.
+#[derive(Args)]
+struct ConfigFlags {
     /// Address that clients connect to; short for --set listen.public=ADDR.
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -82,13 +89,12 @@ enum CliCommand {
 enum ConfigCommand {
     /// Print every key with its default and a comment.
     Default,
-    /// Check a configuration file.
+    /// Check the configuration that a server with this file, these flags and this environment would have.
     Check {
         /// The configuration file.
-        file: PathBuf,
-        /// Allow listening beyond loopback without authentication.
-        #[arg(long)]
-        insecure: bool,
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        flags: ConfigFlags,
     },
 }
 
@@ -105,9 +111,7 @@ impl CliCommand {
     fn execute(self) -> ExitCode {
         match self {
             Self::Config(ConfigCommand::Default) => print_result(config::default_file()),
-            Self::Config(ConfigCommand::Check { file, insecure }) => {
-                check(&Settings { insecure, ..Settings::from_file(&file) })
-            }
+            Self::Config(ConfigCommand::Check { file, flags }) => check(&flags.settings(file)),
             Self::Snapshot(SnapshotCommand::Show { file }) => match show(&file, unix_now()) {
                 Ok(text) => print_result(&text),
                 Err(error) => failure(&format!("{}: {error}", file.display())),
@@ -125,13 +129,14 @@ impl CliCommand {
     }
 }
 
-impl Cli {
-    fn settings(self) -> Settings {
+impl ConfigFlags {
+    /// Returns the settings from these flags, this file and the environment.
+    fn settings(self, file: Option<PathBuf>) -> Settings {
         let addresses = [("listen.public", self.listen), ("listen.admin", self.admin)];
         let addresses =
             addresses.into_iter().filter_map(|(key, address)| Some(format!("{key}={}", address?)));
         Settings {
-            file: self.config,
+            file,
             environment: environment(),
             flags: self.set.into_iter().chain(addresses).collect(),
             insecure: self.insecure,

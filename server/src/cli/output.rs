@@ -7,8 +7,11 @@ use std::process::ExitCode;
 /// Exit code for invalid flags or configuration, the same as clap's.
 const EXIT_USAGE: u8 = 2;
 
-pub(super) fn usage_error(error: &dyn Display) -> ExitCode {
-    print_error(&format!("encke: {error}"));
+/// Prints errors of the command line or of the configuration, one per line.
+pub(super) fn usage_error(errors: &dyn Display) -> ExitCode {
+    for error in errors.to_string().lines() {
+        print_error(&format!("encke: {error}"));
+    }
     ExitCode::from(EXIT_USAGE)
 }
 

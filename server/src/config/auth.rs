@@ -11,9 +11,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::error::ConfigError;
 use super::units::{DurationOrOff, DurationSetting, optional};
-use super::validator::Validator;
+use super::validator::{Refused, Validator};
 use crate::auth::{Algorithm, ApiKey, ApiKeys, Auth, Hosts, Key, Origins, Scope};
 
 /// Minimum of `auth.max_token_lifetime`, because the times in tokens are in whole seconds.
@@ -93,61 +92,60 @@ pub(super) struct RawTls {
 }
 
 impl Validator<'_> {
-    pub(super) fn auth(&self, raw: &RawAuth, hosts: &[String]) -> Result<Auth, ConfigError> {
-        let mut keys = Vec::new();
-        let secret = raw.secret.expose_secret();
-        if !secret.is_empty() {
-            keys.push(self.require_ok("auth.secret", Key::from_secret(None, secret))?);
-        }
-        for (index, key) in raw.keys.iter().enumerate() {
+    pub(super) fn auth(&self, raw: &RawAuth, hosts: &[String]) -> Result<Auth, Refused> {
+        let secret = Some(raw.secret.expose_secret()).filter(|secret| !secret.is_empty());
+        let secret = secret.map(|secret| self.require_ok("auth.secret", Key::from_secret(None, secret)));
+        let listed = raw.keys.iter().enumerate().map(|(index, key)| {
             let name = |field: &str| format!("auth.keys[{index}].{field}");
-            self.require(!key.kid.is_empty(), &name("kid"), "must not be empty")?;
+            self.require(!key.kid.is_empty(), &name("kid"), "must not be empty");
             let unused = raw.keys.iter().take(index).all(|other| other.kid != key.kid);
-            self.require(unused, &name("kid"), "is the `kid` of another key")?;
-            keys.push(self.key(key, name)?);
-        }
-        let api_keys = self.api_keys(&raw.api_keys)?;
+            self.require(unused, &name("kid"), "is the `kid` of another key");
+            self.key(key, name)
+        });
+        let keys: Vec<_> = secret.into_iter().chain(listed).collect();
+        let api_keys = self.api_keys(&raw.api_keys);
         for (index, origin) in raw.origins.iter().enumerate() {
-            self.require_ok(&format!("auth.origins[{index}]"), Origins::check(origin))?;
+            let _ = self.require_ok(&format!("auth.origins[{index}]"), Origins::check(origin));
         }
         for (index, host) in hosts.iter().enumerate() {
-            self.require_ok(&format!("listen.hosts[{index}]"), Hosts::check(host))?;
+            let _ = self.require_ok(&format!("listen.hosts[{index}]"), Hosts::check(host));
         }
-        let (api_keys, origins) = (api_keys, Origins::new(&raw.origins));
-        let mut auth = Auth::new(keys, api_keys, origins, Hosts::new(hosts));
         let fits = raw.max_token_lifetime.0.is_none_or(|longest| longest >= MIN_TOKEN_LIFETIME);
-        self.require(fits, "auth.max_token_lifetime", "must be at least 1s, or off")?;
+        self.require(fits, "auth.max_token_lifetime", "must be at least 1s, or off");
+        let keys = keys.into_iter().collect::<Result<_, _>>()?;
+        let mut auth = Auth::new(keys, api_keys?, Origins::new(&raw.origins), Hosts::new(hosts));
         auth.max_token_lifetime = raw.max_token_lifetime.0;
         auth.audience = raw.audience.as_deref().map(Into::into);
         Ok(auth)
     }
 
-    fn api_keys(&self, raw: &[RawApiKey]) -> Result<ApiKeys, ConfigError> {
+    fn api_keys(&self, raw: &[RawApiKey]) -> Result<ApiKeys, Refused> {
         let mut keys: Vec<ApiKey> = Vec::new();
         for (index, key) in raw.iter().enumerate() {
             let of = |field: &str| format!("auth.api_keys[{index}]{field}");
             let key = match key {
                 RawApiKey::Plain(key) => {
-                    self.require_ok(&of(""), ApiKey::new(&index.to_string(), key.clone(), vec![Scope::All]))?
+                    self.require_ok(&of(""), ApiKey::new(&index.to_string(), key.clone(), vec![Scope::All]))
                 }
                 RawApiKey::Named(NamedApiKey { name, key, scopes }) => {
-                    self.require(!name.is_empty(), &of(".name"), "must not be empty")?;
-                    self.require(!scopes.is_empty(), &of(".scopes"), "must not be empty")?;
-                    self.require_ok(&of(".key"), ApiKey::new(name, key.clone(), scopes.clone()))?
+                    self.require(!name.is_empty(), &of(".name"), "must not be empty");
+                    self.require(!scopes.is_empty(), &of(".scopes"), "must not be empty");
+                    self.require_ok(&of(".key"), ApiKey::new(name, key.clone(), scopes.clone()))
                 }
             };
+            let Ok(key) = key else { continue };
             let is_new = keys.iter().all(|other| other.name != key.name);
-            self.require(is_new, &of(".name"), "is the name of another key")?;
+            self.require(is_new, &of(".name"), "is the name of another key");
             let other = keys.iter().find(|other| other.is_same_key(&key));
-            if let Some(other) = other {
-                return self.refuse(&of(""), format!("is the same key as that of {:?}", other.name));
-            }
+            let message = other.map(|other| format!("is the same key as that of {:?}", other.name));
+            self.require(other.is_none(), &of(""), message.unwrap_or_default());
             keys.push(key);
         }
-        Ok(ApiKeys::new(keys))
+        let are_valid = keys.len() == raw.len();
+        are_valid.then(|| ApiKeys::new(keys)).ok_or(Refused)
     }
 
-    fn key(&self, key: &RawKey, name: impl Fn(&str) -> String) -> Result<Key, ConfigError> {
+    fn key(&self, key: &RawKey, name: impl Fn(&str) -> String) -> Result<Key, Refused> {
         let kid = Some(&*key.kid);
         match (key.algorithm, &key.secret, &key.public_key_file) {
             (Algorithm::Hs256, Some(secret), None) => {
@@ -168,13 +166,13 @@ impl Validator<'_> {
         }
     }
 
-    pub(super) fn tls(&self, raw: &RawTls) -> Result<Option<Arc<Tls>>, ConfigError> {
+    pub(super) fn tls(&self, raw: &RawTls) -> Result<Option<Arc<Tls>>, Refused> {
         let (certificate, key) = match (&raw.certificate, &raw.key) {
             (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
             (None, Some(_)) => return self.refuse("tls.certificate", "must be set when tls.key is"),
             (Some(_), None) => return self.refuse("tls.key", "must be set when tls.certificate is"),
             (None, None) => {
-                self.require(!raw.admin, "tls.admin", "needs tls.certificate and tls.key")?;
+                self.require(!raw.admin, "tls.admin", "needs tls.certificate and tls.key");
                 return Ok(None);
             }
         };

@@ -7,9 +7,8 @@ use encke_base::outbound::{Secret, Target, Trust};
 use hyper::header::HeaderName;
 use serde::Deserialize;
 
-use super::error::ConfigError;
 use super::units::{DurationSetting, Parsed, optional};
-use super::validator::Validator;
+use super::validator::{Refused, Validator};
 use crate::backend::{BackendSettings, HookKind};
 
 const CA: &str = "backend.ca";
@@ -41,7 +40,7 @@ impl Validator<'_> {
         &self,
         raw: RawBackend,
         handshake_timeout: Duration,
-    ) -> Result<Option<BackendSettings>, ConfigError> {
+    ) -> Result<Option<BackendSettings>, Refused> {
         let targets = [
             (HookKind::Connect, raw.connect),
             (HookKind::Subscribe, raw.subscribe),
@@ -50,19 +49,19 @@ impl Validator<'_> {
         ];
         let targets: Vec<_> =
             targets.into_iter().filter_map(|(hook, target)| Some((hook, target?))).collect();
-        self.request_timeout("backend.timeout", raw.timeout.0)?;
+        self.request_timeout("backend.timeout", raw.timeout.0);
         let fits = targets.is_empty() || raw.timeout.0 < handshake_timeout;
-        self.require(fits, "backend.timeout", "must be shorter than limits.handshake_timeout")?;
+        self.require(fits, "backend.timeout", "must be shorter than limits.handshake_timeout");
         for (index, name) in raw.cookies.iter().enumerate() {
             let is_name = !name.is_empty()
                 && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"=;,\"".contains(&byte));
-            self.require(is_name, &format!("backend.cookies[{index}]"), "is not the name of a cookie")?;
+            self.require(is_name, &format!("backend.cookies[{index}]"), "is not the name of a cookie");
         }
         for (key, limit) in [
             ("backend.max_in_flight", raw.max_in_flight),
             ("backend.max_in_flight_per_session", raw.max_in_flight_per_session),
         ] {
-            self.require(limit > 0, key, "must be at least 1")?;
+            self.require(limit > 0, key, "must be at least 1");
         }
         let has_tls = targets.iter().any(|(_, target)| target.is_tls());
         let trust = self.require_ok(CA, Trust::load(has_tls, CA, raw.ca.as_deref()))?;

@@ -3,8 +3,8 @@
 use encke_broker::channel::{ChannelName, ChannelRules, LogLimits, Namespace};
 use serde::Deserialize;
 
-use super::error::ConfigError;
-use super::types::{ChannelConfig, EngineConfig};
+use super::engine::RawEngineKind;
+use super::types::ChannelConfig;
 use super::units::{DurationOrOff, SizeSetting, unless_zero};
 use super::validator::Validator;
 
@@ -78,15 +78,15 @@ impl RawNamespace {
 }
 
 impl Validator<'_> {
-    pub(super) fn channel(&self, channel: &RawChannel, max_message: usize) -> Result<(), ConfigError> {
+    pub(super) fn channel(&self, channel: &RawChannel, max_message: usize) {
         let bytes = unless_zero(channel.history_bytes.0);
         let fits = bytes >= max_message;
-        self.require(fits, "channel.history_bytes", "must not be less than limits.max_message")?;
+        self.require(fits, "channel.history_bytes", "must not be less than limits.max_message");
         let fits = unless_zero(channel.history_total_bytes.0) >= bytes;
         let message = "must not be less than channel.history_bytes";
-        self.require(fits, "channel.history_total_bytes", message)?;
+        self.require(fits, "channel.history_total_bytes", message);
         let fits = (1..=MAX_NAME_BYTES).contains(&channel.name_bytes);
-        self.require(fits, "channel.name_bytes", format!("must be from 1 to {MAX_NAME_BYTES}"))
+        self.require(fits, "channel.name_bytes", format!("must be from 1 to {MAX_NAME_BYTES}"));
     }
 
     pub(super) fn namespaces(
@@ -94,10 +94,10 @@ impl Validator<'_> {
         raw: &[RawNamespace],
         channel: &RawChannel,
         max_message: usize,
-        engine: &EngineConfig,
-    ) -> Result<(), ConfigError> {
+        engine: RawEngineKind,
+    ) {
         let few = raw.len() <= MAX_NAMESPACES;
-        self.require(few, "namespace", format!("there may be at most {MAX_NAMESPACES}"))?;
+        self.require(few, "namespace", format!("there may be at most {MAX_NAMESPACES}"));
         for (index, namespace) in raw.iter().enumerate() {
             let RawNamespace { prefix, history_messages, history_bytes, .. } = namespace;
             let key = |field: &str| format!("namespace[{index}].{field}");
@@ -105,27 +105,27 @@ impl Validator<'_> {
                 !prefix.is_empty(),
                 &key("prefix"),
                 "must not be empty: settings for all other channels belong in [channel]",
-            )?;
+            );
             let fits = prefix.len() <= channel.name_bytes;
-            self.require(fits, &key("prefix"), "must not be longer than a name (channel.name_bytes)")?;
-            self.require_ok(&key("prefix"), ChannelName::new_allowing_dots(prefix, channel.name_bytes))?;
+            self.require(fits, &key("prefix"), "must not be longer than a name (channel.name_bytes)");
+            let name = ChannelName::new_allowing_dots(prefix, channel.name_bytes);
+            let _ = self.require_ok(&key("prefix"), name);
             let is_new = raw.iter().take(index).all(|other| other.prefix != *prefix);
-            self.require(is_new, &key("prefix"), format!("{prefix:?} is the `prefix` of another namespace"))?;
+            self.require(is_new, &key("prefix"), format!("{prefix:?} is the `prefix` of another namespace"));
             if let Some(SizeSetting(bytes)) = history_bytes {
                 let bytes = unless_zero(*bytes);
                 let message = "must not be less than limits.max_message";
-                self.require(bytes >= max_message, &key("history_bytes"), message)?;
+                self.require(bytes >= max_message, &key("history_bytes"), message);
                 let message = "must not be more than channel.history_total_bytes";
                 self.require(
                     bytes <= unless_zero(channel.history_total_bytes.0),
                     &key("history_bytes"),
                     message,
-                )?;
+                );
             }
-            let is_bounded = matches!(engine, EngineConfig::Memory) || *history_messages != Some(0);
+            let is_bounded = engine == RawEngineKind::Memory || *history_messages != Some(0);
             let message = "must not be 0 (no limit) with engine.kind = \"redis\"";
-            self.require(is_bounded, &key("history_messages"), message)?;
+            self.require(is_bounded, &key("history_messages"), message);
         }
-        Ok(())
     }
 }

@@ -9,13 +9,12 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::channels::{RawChannel, RawNamespace};
-use super::error::ConfigError;
 use super::types::EngineConfig;
-use super::validator::Validator;
+use super::validator::{Refused, Validator};
 
 #[derive(Deserialize)]
 pub(super) struct RawEngine {
-    kind: RawEngineKind,
+    pub(super) kind: RawEngineKind,
     url: String,
     master: String,
     sentinel_user: String,
@@ -32,7 +31,7 @@ pub(super) struct RawEngine {
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum RawEngineKind {
+pub(super) enum RawEngineKind {
     Memory,
     Redis,
 }
@@ -50,7 +49,7 @@ impl Validator<'_> {
         channel: &RawChannel,
         namespaces: &[RawNamespace],
         max_message: usize,
-    ) -> Result<EngineConfig, ConfigError> {
+    ) -> Result<EngineConfig, Refused> {
         if raw.kind == RawEngineKind::Memory {
             let strings = [
                 ("engine.url", &*raw.url),
@@ -60,14 +59,13 @@ impl Validator<'_> {
             let strings = strings.into_iter().chain(raw.sentinel_settings());
             let strings = strings.map(|(key, value)| (key, Path::new(value)));
             for (key, value) in strings.chain(raw.tls_files()) {
-                self.require(is_unset(value), key, "needs engine.kind = \"redis\"")?;
+                self.require(is_unset(value), key, "needs engine.kind = \"redis\"");
             }
             return Ok(EngineConfig::Memory);
         }
-        let place = self.place(raw)?;
-        let tls = self.engine_tls(raw, &place)?;
+        let place = self.place(raw);
         let has_password = raw.user.is_empty() || !raw.password.expose_secret().is_empty();
-        self.require(has_password, "engine.user", "needs engine.password")?;
+        self.require(has_password, "engine.user", "needs engine.password");
         let is_prefix = |prefix: &str| {
             prefix.len() <= MAX_PREFIX
                 && prefix.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}*?[]\\^".contains(&byte))
@@ -75,9 +73,11 @@ impl Validator<'_> {
         let message = format!(
             "must have at most {MAX_PREFIX} printable ASCII characters, without spaces and {{}}*?[]\\^, which are special in patterns and clusters"
         );
-        self.require(is_prefix(&raw.prefix), "engine.prefix", message)?;
+        self.require(is_prefix(&raw.prefix), "engine.prefix", message);
         let message = "must not be 0 (no limit) with engine.kind = \"redis\": nothing else limits the size of a channel there";
-        self.require(channel.history_messages > 0, "channel.history_messages", message)?;
+        self.require(channel.history_messages > 0, "channel.history_messages", message);
+        let place = place?;
+        let tls = self.engine_tls(raw, &place)?;
         Ok(EngineConfig::Redis(Box::new(RedisSettings {
             location: place,
             tls,
@@ -90,13 +90,13 @@ impl Validator<'_> {
         })))
     }
 
-    fn place(&self, raw: &RawEngine) -> Result<RedisLocation, ConfigError> {
+    fn place(&self, raw: &RawEngine) -> Result<RedisLocation, Refused> {
         if raw.master.is_empty() {
             for (key, value) in raw.sentinel_settings() {
-                self.require(value.is_empty(), key, "needs engine.master")?;
+                self.require(value.is_empty(), key, "needs engine.master");
             }
             let is_one = raw.url.starts_with("unix:") || !raw.url.contains(',');
-            self.require(is_one, "engine.master", "must be set when engine.url names several Sentinels")?;
+            self.require(is_one, "engine.master", "must be set when engine.url names several Sentinels");
             let address = raw.url.parse().map(RedisLocation::Address);
             return address.or_else(|error: String| self.refuse("engine.url", error));
         }
@@ -104,13 +104,13 @@ impl Validator<'_> {
         let addresses: Vec<_> =
             addresses.collect::<Result<_, _>>().or_else(|error: String| self.refuse("engine.url", error))?;
         let fits = addresses.len() <= MAX_SENTINELS;
-        self.require(fits, "engine.url", format!("must name at most {MAX_SENTINELS} Sentinels"))?;
+        self.require(fits, "engine.url", format!("must name at most {MAX_SENTINELS} Sentinels"));
         let is_alike = addresses.iter().all(|address| address.is_tls() == addresses[0].is_tls());
-        self.require(is_alike, "engine.url", "must use TLS for all Sentinels or for none")?;
+        self.require(is_alike, "engine.url", "must use TLS for all Sentinels or for none");
         let is_name = raw.master.bytes().all(|byte| byte.is_ascii_graphic());
-        self.require(is_name, "engine.master", "must be an ASCII name without spaces")?;
+        self.require(is_name, "engine.master", "must be an ASCII name without spaces");
         let has_password = raw.sentinel_user.is_empty() || !raw.sentinel_password.expose_secret().is_empty();
-        self.require(has_password, "engine.sentinel_user", "needs engine.sentinel_password")?;
+        self.require(has_password, "engine.sentinel_user", "needs engine.sentinel_password");
         Ok(RedisLocation::Sentinels(Sentinels {
             addresses,
             master: raw.master.clone(),
@@ -119,14 +119,14 @@ impl Validator<'_> {
         }))
     }
 
-    fn engine_tls(&self, raw: &RawEngine, place: &RedisLocation) -> Result<Option<RedisTls>, ConfigError> {
+    fn engine_tls(&self, raw: &RawEngine, place: &RedisLocation) -> Result<Option<RedisTls>, Refused> {
         let is_tls = match place {
             RedisLocation::Address(address) => address.is_tls(),
             RedisLocation::Sentinels(sentinels) => sentinels.addresses.iter().any(RedisAddress::is_tls),
         };
         if !is_tls {
             for (key, file) in raw.tls_files() {
-                self.require(is_unset(file), key, "needs an engine.url that begins with rediss://")?;
+                self.require(is_unset(file), key, "needs an engine.url that begins with rediss://");
             }
             return Ok(None);
         }
@@ -135,12 +135,12 @@ impl Validator<'_> {
             certificate.is_some() || key.is_none(),
             "engine.certificate",
             "must be set when engine.key is",
-        )?;
+        );
         self.require(
             key.is_some() || certificate.is_none(),
             "engine.key",
             "must be set when engine.certificate is",
-        )?;
+        );
         let tls = RedisTls::load(ca, certificate.zip(key));
         tls.map(Some).or_else(|error| self.refuse(error.setting(), error.to_string()))
     }

@@ -1,11 +1,28 @@
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+/// All errors in a configuration.
+#[derive(Debug)]
+pub struct ConfigErrors(pub Vec<ConfigError>);
+
+impl std::error::Error for ConfigErrors {}
+
+impl fmt::Display for ConfigErrors {
+    /// Writes one error per line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
 
 /// An error in the configuration.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read {}: {error}", path.display())]
-    Unreadable { path: PathBuf, error: std::io::Error },
+    Unreadable { path: PathBuf, error: Arc<std::io::Error> },
     /// The file is not valid TOML.
     #[error("{}: {message}", path.display())]
     Syntax {
@@ -47,6 +64,18 @@ pub enum ConfigError {
     /// `--set` with an argument that has no `=`.
     #[error("--set {0}: expected KEY=VALUE")]
     NotAnAssignment(String),
+}
+
+impl ConfigError {
+    /// Key of the setting that is wrong.
+    pub(super) fn key(&self) -> Option<&str> {
+        match self {
+            Self::UnknownKey { key, .. } | Self::RenamedKey { key, .. } | Self::Invalid { key, .. } => {
+                Some(key)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Where a value was set.

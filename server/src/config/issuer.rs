@@ -7,8 +7,7 @@ use std::time::Duration;
 use encke_base::outbound::{Target, Trust};
 
 use super::auth::RawAuth;
-use super::error::ConfigError;
-use super::validator::Validator;
+use super::validator::{Refused, Validator};
 use crate::auth::KeySet;
 use crate::issuer::{IssuerSettings, KeySource, read_keys};
 
@@ -29,11 +28,11 @@ impl Validator<'_> {
         &self,
         raw: &RawAuth,
         handshake_timeout: Duration,
-    ) -> Result<Option<(IssuerSettings, Arc<KeySet>)>, ConfigError> {
+    ) -> Result<Option<(IssuerSettings, Arc<KeySet>)>, Refused> {
         let ca = raw.jwks_ca.as_deref();
-        self.require(raw.jwks_refresh.0 >= MIN_REFRESH, REFRESH, "must be at least 10s")?;
+        self.require(raw.jwks_refresh.0 >= MIN_REFRESH, REFRESH, "must be at least 10s");
         if raw.jwks.is_empty() {
-            self.require(ca.is_none(), CA, "needs auth.jwks")?;
+            self.require(ca.is_none(), CA, "needs auth.jwks");
             return Ok(None);
         }
         let keys = Arc::new(KeySet::default());
@@ -42,7 +41,7 @@ impl Validator<'_> {
             let trust = self.require_ok(CA, Trust::load(target.is_tls(), CA, ca))?;
             KeySource::Url(target, Box::new(trust))
         } else {
-            self.require(ca.is_none(), CA, "applies only to a URL with https://")?;
+            self.require(ca.is_none(), CA, "applies only to a URL with https://");
             let path = PathBuf::from(&raw.jwks);
             let read = read_keys(&path).map_err(|problem| format!("{}: {problem}", path.display()));
             keys.replace(self.require_ok(JWKS, read)?.0);

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use toml::{Table, Value};
 
-use super::error::{ConfigError, SettingSource};
+use super::error::{ConfigError, ConfigErrors, SettingSource};
 
 const DEFAULTS: &str = include_str!("default.toml");
 const ENV_PREFIX: &str = "ENCKE_";
@@ -27,78 +28,112 @@ pub fn default_file() -> &'static str {
 pub(super) struct Layers {
     table: Table,
     sources: BTreeMap<String, SettingSource>,
+    errors: Vec<ConfigError>,
+    /// Keys whose values cannot be read. They have their defaults.
+    unreadable: Vec<String>,
 }
 
 impl Layers {
     pub(super) fn defaults() -> Self {
+        let table = Self::default_table();
+        Self { table, sources: BTreeMap::new(), errors: Vec::new(), unreadable: Vec::new() }
+    }
+
+    fn default_table() -> Table {
         let mut table: Table = DEFAULTS.parse().expect("the built-in defaults are TOML: a test reads them");
         // Add the empty lists of tables separately. They cannot be in the default file, because a copy of it
         // could not be extended with `[[...]]` blocks.
         table.extend(LIST_SECTIONS.map(|list| (list.to_owned(), Value::Array(Vec::new()))));
-        Self { table, sources: BTreeMap::new() }
+        table
     }
 
+    /// Errors found so far. The settings that they concern have their previous values.
+    pub(super) fn errors(&self) -> &[ConfigError] {
+        &self.errors
+    }
+
+    pub(super) fn unreadable(&self) -> &[String] {
+        &self.unreadable
+    }
+
+    /// Adds the settings of a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read at all, because the other settings cannot be checked without it.
     pub(super) fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
+            .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error: Arc::new(error) })?;
         let table: Table = text.parse().map_err(|error: toml::de::Error| ConfigError::Syntax {
             path: path.to_owned(),
             message: syntax_error(&text, &error),
         })?;
-        self.add_table("", table, &SettingSource::File(path.to_owned()))
+        self.add_table("", table, &SettingSource::File(path.to_owned()));
+        Ok(())
     }
 
-    fn add_table(&mut self, prefix: &str, table: Table, source: &SettingSource) -> Result<(), ConfigError> {
+    fn add_table(&mut self, prefix: &str, table: Table, source: &SettingSource) {
         for (name, value) in table {
             let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
             match value {
                 Value::Table(_) if LIST_SECTIONS.contains(&&*key) => {
                     let message = format!("is a list of tables: [[{key}]]");
-                    return Err(ConfigError::Invalid { key, origin: source.clone(), message });
+                    self.refuse(key, source.clone(), &message);
                 }
                 Value::Array(_) if matches!(self.table.get(&key), Some(Value::Table(_))) => {
                     let message = format!("is a section: [{key}]");
-                    return Err(ConfigError::Invalid { key, origin: source.clone(), message });
+                    self.refuse(key, source.clone(), &message);
                 }
                 Value::Table(inner) if !key.contains('.') => {
                     if !self.table.contains_key(&key) {
                         let mut set = inner.keys().map(|name| format!("{key}.{name}"));
                         let old = set.find(|key| new_name(key).is_some());
-                        return Err(unknown_key(old.unwrap_or(key), source.clone()));
+                        let key = old.unwrap_or(key);
+                        self.errors.push(unknown_key(key, source.clone()));
+                    } else {
+                        self.add_table(&key, inner, source);
                     }
-                    self.add_table(&key, inner, source)?;
                 }
-                value => self.set(key, value, source.clone())?,
+                value => self.set(key, value, source.clone()),
             }
         }
-        Ok(())
     }
 
     /// Adds settings from environment variables.
     ///
     /// Variables without the separator are ignored, since `ENCKE_HOME`, for example, may belong to another
     /// program. However, a variable that would name a key if it had the separator is an error.
-    pub(super) fn add_environment(
-        &mut self,
-        variables: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<(), ConfigError> {
+    pub(super) fn add_environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
         for (name, text) in variables {
             let Some(rest) = name.strip_prefix(ENV_PREFIX) else { continue };
             let Some((section, key)) = rest.split_once(ENV_SEPARATOR) else {
                 let list = rest.to_lowercase();
                 if self.get(&list).is_some() {
-                    self.set_text(list, &text, SettingSource::Environment(name))?;
+                    self.set_text(list, &text, SettingSource::Environment(name));
                     continue;
                 }
-                match self.intended_variable(rest) {
-                    Some(meant) => return Err(ConfigError::MissingSeparator { name, suggestion: meant }),
-                    None => continue,
+                if let Some(suggestion) = self.intended_variable(rest) {
+                    self.errors.push(ConfigError::MissingSeparator { name, suggestion });
                 }
+                continue;
             };
             let key = format!("{}.{}", section.to_lowercase(), key.to_lowercase());
-            self.set_text(key, &text, SettingSource::Environment(name))?;
+            self.set_text(key, &text, SettingSource::Environment(name));
         }
-        Ok(())
+    }
+
+    /// Adds a setting from the command line.
+    pub(super) fn add_flag(&mut self, flag: &str) {
+        // Keep only the key for messages: the rest of the flag may be a secret.
+        let flag = flag.trim_start();
+        let is_key = |c: char| c.is_ascii_alphanumeric() || ".-_[]".contains(c);
+        let (key, rest) = flag.split_at(flag.find(|c| !is_key(c)).unwrap_or(flag.len()));
+        match rest.trim_start().strip_prefix('=') {
+            Some(value) => {
+                let source = SettingSource::Flag(format!("--set {key}"));
+                self.set_text(key.to_owned(), value.trim(), source);
+            }
+            None => self.errors.push(ConfigError::NotAnAssignment(key.to_owned())),
+        }
     }
 
     /// Returns the variable that was probably intended by a variable without the separator.
@@ -112,12 +147,7 @@ impl Layers {
     }
 
     /// Sets a key from text, converted to the type of its default.
-    pub(super) fn set_text(
-        &mut self,
-        key: String,
-        text: &str,
-        source: SettingSource,
-    ) -> Result<(), ConfigError> {
+    fn set_text(&mut self, key: String, text: &str, source: SettingSource) {
         let value = match self.get(&key) {
             Some(Value::Integer(_)) => {
                 text.parse().map_or_else(|_| Value::String(text.into()), Value::Integer)
@@ -129,22 +159,25 @@ impl Layers {
             Some(Value::Array(_)) => match parse_list(text) {
                 Some(list) => list,
                 None => {
-                    let message = "expected a list such as [\"a\", \"b\"]".to_owned();
-                    return Err(ConfigError::Invalid { key, origin: source, message });
+                    self.unreadable.push(key.clone());
+                    return self.refuse(key, source, "expected a list such as [\"a\", \"b\"]");
                 }
             },
             _ => Value::String(text.into()),
         };
-        self.set(key, value, source)
+        self.set(key, value, source);
     }
 
-    fn set(&mut self, key: String, value: Value, source: SettingSource) -> Result<(), ConfigError> {
+    fn set(&mut self, key: String, value: Value, source: SettingSource) {
         let Some(slot) = self.get(&key) else {
-            return Err(unknown_key(key, source));
+            return self.errors.push(unknown_key(key, source));
         };
         *slot = value;
         self.sources.insert(key, source);
-        Ok(())
+    }
+
+    fn refuse(&mut self, key: String, origin: SettingSource, message: &str) {
+        self.errors.push(ConfigError::Invalid { key, origin, message: message.to_owned() });
     }
 
     fn get(&mut self, key: &str) -> Option<&mut Value> {
@@ -157,19 +190,39 @@ impl Layers {
     /// Returns where a key was set. For a key inside a list, such as `auth.keys[1].kid`, this is where the
     /// list (`auth.keys`) was set.
     pub(super) fn source(&self, key: &str) -> SettingSource {
-        let set = key.split_once('[').map_or(key, |(list, _)| list);
-        self.sources.get(set).cloned().unwrap_or(SettingSource::Default)
+        self.sources.get(list_of(key)).cloned().unwrap_or(SettingSource::Default)
     }
 
-    /// Deserializes all values as `T`.
-    pub(super) fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        serde_path_to_error::deserialize(self.table.clone()).map_err(|error| {
+    /// Deserializes all values as `T`. Gives values that cannot be read their defaults, after recording their
+    /// errors, so that the other values are read as well.
+    ///
+    /// # Errors
+    /// All errors so far, if a value cannot be replaced by its default.
+    pub(super) fn read<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, ConfigErrors> {
+        let mut defaults = Self::defaults();
+        loop {
+            let error = match serde_path_to_error::deserialize(self.table.clone()) {
+                Ok(values) => return Ok(values),
+                Err(error) => error,
+            };
             let key = error.path().to_string();
-            let origin = self.source(&key);
-            let message = without_mistyped_value(error.inner().message()).to_owned();
-            ConfigError::Invalid { key, origin, message }
-        })
+            let message = without_mistyped_value(error.inner().message());
+            self.refuse(key.clone(), self.source(&key), message);
+            let set = list_of(&key);
+            let (Some(_), Some(slot), Some(default)) =
+                (self.sources.remove(set), self.get(set), defaults.get(set))
+            else {
+                return Err(ConfigErrors(std::mem::take(&mut self.errors)));
+            };
+            *slot = default.clone();
+            self.unreadable.push(set.to_owned());
+        }
     }
+}
+
+/// Returns the key of the list that contains a key such as `auth.keys[1].kid`, or else the key itself.
+fn list_of(key: &str) -> &str {
+    key.split_once('[').map_or(key, |(list, _)| list)
 }
 
 /// Returns the new name of a key that was renamed.

@@ -4,20 +4,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
-use super::error::ConfigError;
-use super::types::ListenerKind;
+use super::types::{Config, ListenerKind};
 use super::units::{DurationOrOff, Parsed, optional};
 use super::validator::Validator;
-use crate::auth::Auth;
-use crate::backend::BackendSettings;
 use crate::http::proxies::{ForwardedHeader, Proxies};
 use crate::http::public_url::PublicUrl;
 
 #[derive(Deserialize)]
 pub(super) struct RawListen {
+    #[serde(deserialize_with = "address")]
     pub(super) public: SocketAddr,
+    #[serde(deserialize_with = "address")]
     pub(super) admin: SocketAddr,
     pub(super) backlog: u16,
     pub(super) wait: DurationOrOff,
@@ -40,26 +40,21 @@ enum RawForwarded {
 const TRUSTED: &str = "listen.trusted_proxies";
 
 impl Validator<'_> {
-    pub(super) fn listen(
-        &self,
-        listen: &RawListen,
-        auth: &Auth,
-        backend: Option<&BackendSettings>,
-        insecure: bool,
-    ) -> Result<(), ConfigError> {
-        for (key, kind, address) in [
-            ("listen.public", ListenerKind::Public, listen.public),
-            ("listen.admin", ListenerKind::Admin, listen.admin),
-        ] {
-            let may = kind.may_listen(address, auth, backend, insecure);
-            may.or_else(|message| self.refuse(key, message))?;
-        }
+    pub(super) fn listen(&self, listen: &RawListen) {
         let same = listen.public == listen.admin && listen.public.port() != 0;
-        self.require(!same, "listen.admin", "must not be the same address as listen.public")?;
-        self.require(listen.backlog > 0, "listen.backlog", "must be at least 1")
+        self.require(!same, "listen.admin", "must not be the same address as listen.public");
+        self.require(listen.backlog > 0, "listen.backlog", "must be at least 1");
     }
 
-    pub(super) fn proxies(&self, listen: &RawListen) -> Result<Proxies, ConfigError> {
+    /// Checks that listeners beyond loopback require authentication.
+    pub(super) fn guards(&self, config: &Config) {
+        for (key, kind) in [("listen.public", ListenerKind::Public), ("listen.admin", ListenerKind::Admin)] {
+            let problem = config.may_listen(kind, config.address(kind)).err();
+            self.require(problem.is_none(), key, problem.unwrap_or_default());
+        }
+    }
+
+    pub(super) fn proxies(&self, listen: &RawListen) -> Proxies {
         let forwarded = match listen.forwarded {
             RawForwarded::Off => None,
             RawForwarded::XForwardedFor => Some(ForwardedHeader::XForwardedFor),
@@ -71,13 +66,24 @@ impl Validator<'_> {
         for (key, is_set) in
             [("listen.forwarded", forwarded.is_some()), ("listen.proxy_protocol", listen.proxy_protocol)]
         {
-            self.require(!is_set || !trusted.is_empty(), key, message)?;
+            self.require(!is_set || !trusted.is_empty(), key, message);
         }
         let is_used = forwarded.is_some() || listen.proxy_protocol;
         let message = "needs listen.forwarded or listen.proxy_protocol";
-        self.require(trusted.is_empty() || is_used, TRUSTED, message)?;
-        Ok(Proxies { trusted, forwarded, proxy_protocol: listen.proxy_protocol })
+        self.require(trusted.is_empty() || is_used, TRUSTED, message);
+        Proxies { trusted, forwarded, proxy_protocol: listen.proxy_protocol }
     }
+}
+
+/// Deserializes the address of a listener. Names are not resolved: the server should not depend on DNS, and a
+/// name may have several addresses.
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        D::Error::custom(format_args!(
+            "{text:?} is not an IP address and a port, such as \"127.0.0.1:8000\" or \"[::]:8000\""
+        ))
+    })
 }
 
 /// A network. A single address is a network with one address. An IPv4-mapped IPv6 network is converted to

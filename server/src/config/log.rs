@@ -2,12 +2,11 @@
 
 use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 
-use super::error::ConfigError;
 use super::types::LogConfig;
 use super::validator::Validator;
 
 impl Validator<'_> {
-    pub(super) fn log(&self, log: &LogConfig) -> Result<(), ConfigError> {
+    pub(super) fn log(&self, log: &LogConfig) {
         // Detect misspelt levels: the filter would treat such a level as a module name and log only that
         // module.
         let stray = directives(&log.level).find(|directive| {
@@ -15,9 +14,9 @@ impl Validator<'_> {
         });
         if let Some(stray) = stray {
             let message = format!("`{stray}` is not error, warn, info, debug, trace, off or module=level");
-            return self.refuse("log.level", message);
+            self.require(false, "log.level", message);
         }
-        self.require_ok("log.level", parse_filter(&log.level)).map(drop)
+        let _ = self.require_ok("log.level", parse_filter(&log.level));
     }
 }
 

@@ -30,11 +30,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use layers::Layers;
+use validator::Validator;
 
 pub use descriptors::MIN_DESCRIPTORS;
 pub use encke_broker::channel::{ChannelRules, LogLimits, Namespace};
 pub use encke_broker::engine::{RedisAddress, RedisLocation, RedisSettings, RedisTls, Sentinels};
-pub use error::{ConfigError, SettingSource};
+pub use error::{ConfigError, ConfigErrors, SettingSource};
 pub use layers::default_file;
 pub use limits::{ClientDescriptors, Limits};
 pub(crate) use log::parse_filter;
@@ -65,7 +66,7 @@ pub struct AdminListener {
 }
 
 impl Settings {
-    /// Creates settings from a file alone, to check the file.
+    /// Creates settings from a file alone.
     #[must_use]
     pub fn from_file(file: &Path) -> Self {
         Self { file: Some(file.to_owned()), ..Self::default() }
@@ -74,9 +75,10 @@ impl Settings {
     /// Resolves and validates the settings.
     ///
     /// # Errors
-    /// Returns the first problem found, with the key and where it was set.
-    pub fn resolve(&self) -> Result<Config, ConfigError> {
-        raw::resolve(&self.layers()?, self.insecure)
+    /// Returns all errors, each with the key and where it was set. If the file is not valid TOML, this is the
+    /// only error.
+    pub fn resolve(&self) -> Result<Config, ConfigErrors> {
+        raw::resolve(self.layers()?, self.insecure)
     }
 
     /// Returns how to reach the admin listener, for use by another process. Files that the settings refer to
@@ -84,28 +86,21 @@ impl Settings {
     /// another user.
     ///
     /// # Errors
-    /// Returns the first unknown key or invalid value, and where it was set.
-    pub fn admin_listener(&self) -> Result<AdminListener, ConfigError> {
-        let raw: raw::RawConfig = self.layers()?.read()?;
+    /// Returns all unknown keys and unreadable values, and where they were set.
+    pub fn admin_listener(&self) -> Result<AdminListener, ConfigErrors> {
+        let mut layers = self.layers()?;
+        let raw: raw::RawConfig = layers.read()?;
+        Validator::new(&layers).finish()?;
         Ok(AdminListener { address: raw.listen.admin, has_tls: raw.tls.admin })
     }
 
-    fn layers(&self) -> Result<Layers, ConfigError> {
+    fn layers(&self) -> Result<Layers, ConfigErrors> {
         let mut layers = Layers::defaults();
         if let Some(file) = &self.file {
-            layers.add_file(file)?;
+            layers.add_file(file).map_err(|error| ConfigErrors(vec![error]))?;
         }
-        layers.add_environment(self.environment.iter().cloned())?;
-        for flag in &self.flags {
-            // Keep only the key for messages: the rest of the flag may be a secret.
-            let flag = flag.trim_start();
-            let is_key = |c: char| c.is_ascii_alphanumeric() || ".-_[]".contains(c);
-            let (key, rest) = flag.split_at(flag.find(|c| !is_key(c)).unwrap_or(flag.len()));
-            let value = rest.trim_start().strip_prefix('=');
-            let value = value.ok_or_else(|| ConfigError::NotAnAssignment(key.to_owned()))?;
-            let source = SettingSource::Flag(format!("--set {key}"));
-            layers.set_text(key.to_owned(), value.trim(), source)?;
-        }
+        layers.add_environment(self.environment.iter().cloned());
+        self.flags.iter().for_each(|flag| layers.add_flag(flag));
         Ok(layers)
     }
 }

@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use encke_core::session::SessionTimeouts;
 use encke_timeouts::MAX_WORKERS;
+use humantime::format_duration;
 use serde::Deserialize;
 
 use super::auth::{RawAuth, RawTls};
 use super::backend::RawBackend;
 use super::channels::{RawChannel, RawNamespace};
 use super::engine::RawEngine;
-use super::error::ConfigError;
+use super::error::ConfigErrors;
 use super::layers::Layers;
 use super::limits::Limits;
 use super::listen::RawListen;
 use super::memory::sessions_that_fit;
 use super::trace::RawTrace;
-use super::types::{BayeuxConfig, Config, LogConfig, TimersConfig};
+use super::types::{BayeuxConfig, Config, EngineConfig, LogConfig, TimersConfig};
 use super::units::{DurationOrOff, DurationSetting, optional};
 use super::validator::Validator;
 use super::webhook::RawWebhook;
-use crate::snapshot::SnapshotSettings;
+use crate::snapshot::{SnapshotSettings, location_problem};
 
 #[derive(Deserialize)]
 pub(super) struct RawConfig {
@@ -84,29 +85,34 @@ const MAX_UNACKED: usize = 65_536;
 /// Minimum size of messages and buffers. Control frames and the server's own hello must fit.
 const MIN_BUFFER: usize = 1024;
 
-pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigError> {
+pub(super) fn resolve(mut layers: Layers, insecure: bool) -> Result<Config, ConfigErrors> {
     let raw: RawConfig = layers.read()?;
-    let checks = Validator(layers);
+    let checks = Validator::new(&layers);
     let (max_message, handshake_timeout) = (raw.limits.max_message, raw.limits.handshake_timeout);
-    let mut auth = checks.auth(&raw.auth, &raw.listen.hosts)?;
-    let (issuer, key_set) = checks.issuer(&raw.auth, handshake_timeout)?.unzip();
+    let auth = checks.auth(&raw.auth, &raw.listen.hosts);
+    let issuer = checks.issuer(&raw.auth, handshake_timeout);
+    let tls = checks.tls(&raw.tls);
+    let backend = checks.backend(raw.backend, handshake_timeout);
+    checks.listen(&raw.listen);
+    let proxies = checks.proxies(&raw.listen);
+    checks.timers(&raw.timers);
+    checks.session(&raw.session);
+    checks.parking(&raw.parking);
+    checks.channel(&raw.channel, max_message);
+    checks.bayeux(&raw.bayeux);
+    checks.limits(&raw.limits);
+    checks.log(&raw.log);
+    checks.shutdown(&raw.shutdown);
+    let engine = checks.engine(&raw.engine, &raw.channel, &raw.namespace, max_message);
+    checks.namespaces(&raw.namespace, &raw.channel, max_message, raw.engine.kind);
+    let webhooks = checks.webhooks(raw.webhook);
+    let trace = checks.trace(&raw.trace);
+    // Without valid guards, it is unknown whether a listener has one.
+    let has_valid_guards = auth.is_ok() && issuer.is_ok() && backend.is_ok();
+    // A part that was refused has a placeholder from here on: `finish` returns its error.
+    let (issuer, key_set) = issuer.unwrap_or_default().unzip();
+    let mut auth = auth.unwrap_or_default();
     auth.key_set = key_set;
-    let tls = checks.tls(&raw.tls)?;
-    let backend = checks.backend(raw.backend, handshake_timeout)?;
-    checks.listen(&raw.listen, &auth, backend.as_ref(), insecure)?;
-    let proxies = checks.proxies(&raw.listen)?;
-    checks.timers(&raw.timers)?;
-    checks.session(&raw.session)?;
-    checks.parking(&raw.parking)?;
-    checks.channel(&raw.channel, max_message)?;
-    checks.bayeux(&raw.bayeux)?;
-    checks.limits(&raw.limits)?;
-    checks.log(&raw.log)?;
-    checks.shutdown(&raw.shutdown)?;
-    let engine = checks.engine(&raw.engine, &raw.channel, &raw.namespace, max_message)?;
-    checks.namespaces(&raw.namespace, &raw.channel, max_message, &engine)?;
-    let webhooks = checks.webhooks(raw.webhook)?;
-    let trace = checks.trace(&raw.trace)?;
     let max_age = raw.shutdown.snapshot_max_age.0;
     let mut config = Config {
         public: raw.listen.public,
@@ -126,7 +132,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
             lifetime: raw.session.lifetime.0,
         },
         max_unacked: raw.session.max_unacked,
-        engine,
+        engine: engine.unwrap_or(EngineConfig::Memory),
         channel: raw.channel.resolve(&raw.namespace),
         bayeux: raw.bayeux,
         park_after: raw.parking.after.0,
@@ -136,11 +142,11 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
         drain: raw.shutdown.drain.0,
         snapshot: raw.shutdown.snapshot.map(|path| SnapshotSettings { path, max_age }),
         auth: Arc::new(auth),
-        tls,
+        tls: tls.unwrap_or_default(),
         tls_for_admin: raw.tls.admin,
         webhooks,
-        trace,
-        backend,
+        trace: trace.unwrap_or_default(),
+        backend: backend.unwrap_or_default(),
         issuer,
         log: raw.log,
         insecure,
@@ -151,62 +157,82 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     if checks.is_default(POLL_GAP) {
         // Shorten the default to fit the window: an operator who sets a short window need not know about
         // polls.
-        let longest = (config.session.reconnect_window / 2).max(2 * config.timers.tick);
+        let longest = (config.session.reconnect_window / 2).max(config.timers.tick.saturating_mul(2));
         config.session.poll_gap = config.session.poll_gap.min(longest);
     }
-    checks.at_least_two_ticks(&config)?;
+    checks.at_least_two_ticks(&config);
+    if has_valid_guards {
+        checks.guards(&config);
+    }
+    checks.finish()?;
     Ok(config)
 }
 
 impl Validator<'_> {
     /// Validates `[shutdown]`. A maximum age of 0 is rejected, because it would not mean "no limit": every
     /// snapshot would be too old.
-    fn shutdown(&self, shutdown: &RawShutdown) -> Result<(), ConfigError> {
+    fn shutdown(&self, shutdown: &RawShutdown) {
         let is_some = !shutdown.snapshot_max_age.0.is_zero();
-        self.require(is_some, "shutdown.snapshot_max_age", "must be longer than 0: no snapshot would be read")
+        self.require(
+            is_some,
+            "shutdown.snapshot_max_age",
+            "must be longer than 0: no snapshot would be read",
+        );
+        let problem = shutdown.snapshot.as_deref().and_then(location_problem);
+        self.require(problem.is_none(), "shutdown.snapshot", problem.unwrap_or_default());
     }
 
-    fn timers(&self, timers: &TimersConfig) -> Result<(), ConfigError> {
+    fn timers(&self, timers: &TimersConfig) {
         let tick = timers.tick;
         let fits = (MIN_TICK..=MAX_TICK).contains(&tick);
-        self.require(fits, "timers.tick", "must be from 1ms to 1s")?;
+        self.require(fits, "timers.tick", "must be from 1ms to 1s");
         let fits = (1..=MAX_WORKERS).contains(&timers.workers);
-        self.require(fits, "timers.workers", format!("must be from 1 to {MAX_WORKERS}"))?;
+        self.require(fits, "timers.workers", format!("must be from 1 to {MAX_WORKERS}"));
         let threshold = timers.stall_threshold;
-        self.require(threshold >= 4 * tick, "timers.stall_threshold", "must be at least four ticks")?;
+        self.require(
+            threshold >= tick.saturating_mul(4),
+            "timers.stall_threshold",
+            "must be at least four ticks (timers.tick)",
+        );
         self.require(
             timers.watchdog > threshold,
             "timers.watchdog",
             "must be longer than timers.stall_threshold",
-        )
+        );
     }
 
-    fn parking(&self, parking: &RawParking) -> Result<(), ConfigError> {
+    fn parking(&self, parking: &RawParking) {
         // Limit the delay, which bounds how long an entry stays in the idle queue.
         let fits = parking.after.0.is_none_or(|after| after <= MAX_PARK_DELAY);
-        self.require(fits, "parking.after", "must be at most 1m, or off")
+        self.require(fits, "parking.after", "must be at most 1m, or off");
     }
 
-    fn at_least_two_ticks(&self, config: &Config) -> Result<(), ConfigError> {
+    fn at_least_two_ticks(&self, config: &Config) {
         for (key, timeout) in config.timeouts() {
-            let long_enough = timeout >= 2 * config.timers.tick;
-            self.require(long_enough, &key, "must be at least two ticks (timers.tick)")?;
+            let long_enough = timeout >= config.timers.tick.saturating_mul(2);
+            self.require(long_enough, &key, "must be at least two ticks (timers.tick)");
         }
         let slack_fits = config.timers.ping_slack < config.session.ping_interval;
-        self.require(slack_fits, "timers.ping_slack", "must be shorter than session.ping_interval")
+        self.require(slack_fits, "timers.ping_slack", "must be shorter than session.ping_interval");
     }
 
-    fn session(&self, session: &RawSession) -> Result<(), ConfigError> {
-        let fits = session.pong_timeout.0 <= session.ping_interval.0;
-        self.require(fits, "session.pong_timeout", "must not be longer than session.ping_interval")?;
+    fn session(&self, session: &RawSession) {
+        let (timeout, interval) = (session.pong_timeout.0, session.ping_interval.0);
+        let message = format!(
+            "is {}, but must not be longer than session.ping_interval, which is {} (set by {}): set both",
+            format_duration(timeout),
+            format_duration(interval),
+            self.source("session.ping_interval"),
+        );
+        self.require(timeout <= interval, "session.pong_timeout", message);
         let fits = self.is_default(POLL_GAP) || session.poll_gap.0 < session.reconnect_window.0;
-        self.require(fits, POLL_GAP, "must be shorter than session.reconnect_window")?;
+        self.require(fits, POLL_GAP, "must be shorter than session.reconnect_window");
         let fits = (MIN_UNACKED..=MAX_UNACKED).contains(&session.max_unacked);
         let message = format!("must be from {MIN_UNACKED} to {MAX_UNACKED}");
-        self.require(fits, "session.max_unacked", message)
+        self.require(fits, "session.max_unacked", message);
     }
 
-    fn bayeux(&self, bayeux: &BayeuxConfig) -> Result<(), ConfigError> {
+    fn bayeux(&self, bayeux: &BayeuxConfig) {
         let is_path = |path: &str| {
             path.starts_with('/')
                 && !path.ends_with('/')
@@ -218,19 +244,19 @@ impl Validator<'_> {
             path.is_empty() || (is_path(path) && !is_taken),
             "bayeux.path",
             "must be empty, or a URL path that begins with a slash, does not end with one, contains no spaces, ?, # or %, and is not /ws, /events or /poll",
-        )
+        );
     }
 
-    fn limits(&self, limits: &Limits) -> Result<(), ConfigError> {
+    fn limits(&self, limits: &Limits) {
         for (key, size) in [
             ("limits.max_message", limits.max_message),
             ("limits.send_buffer", limits.send_buffer),
             ("limits.receive_buffer", limits.receive_buffer),
         ] {
-            self.require(size >= MIN_BUFFER, key, "must be at least 1KiB")?;
-            self.require(size <= 1 << 30, key, "must be at most 1GiB")?;
+            self.require(size >= MIN_BUFFER, key, "must be at least 1KiB");
+            self.require(size <= 1 << 30, key, "must be at most 1GiB");
         }
         let fits = limits.receive_total >= limits.max_message;
-        self.require(fits, "limits.receive_total", "must not be less than limits.max_message")
+        self.require(fits, "limits.receive_total", "must not be less than limits.max_message");
     }
 }

@@ -72,7 +72,15 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["shutdown.snapshot_max_age=0s"], "must be longer than 0: no snapshot would be read"),
         (&["timers.scheme=sundial"], "`timers.scheme` (set by --set timers.scheme): "),
         (&["timers.tick=0s"], "must be from 1ms to 1s"),
-        (&["session.pong_timeout=26s"], "must not be longer than session.ping_interval"),
+        (
+            &["session.pong_timeout=26s"],
+            "is 26s, but must not be longer than session.ping_interval, which is 25s (set by the default): set both",
+        ),
+        (
+            &["session.ping_interval=5s"],
+            "`session.pong_timeout` (set by the default): is 10s, but must not be longer than session.ping_interval, \
+             which is 5s (set by --set session.ping_interval): set both",
+        ),
         (&["session.close_timeout=15ms"], "must be at least two ticks"),
         (
             &["session.poll_hold=15ms"],
@@ -90,7 +98,11 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["listen.public=0.0.0.0:8000"], "refusing to listen beyond loopback"),
         (&["listen.admin=[::]:8001"], "refusing to listen beyond loopback"),
         (&["listen.admin=127.0.0.1:8000"], "the same address as listen.public"),
-        (&["listen.public=here"], "`listen.public`"),
+        (
+            &["listen.public=localhost:8300"],
+            "`listen.public` (set by --set listen.public): \"localhost:8300\" is not an IP address and a port, such as \
+             \"127.0.0.1:8000\"",
+        ),
         (
             &["listen.public_url=wss://ws.example/ws"],
             "`listen.public_url` (set by --set listen.public_url): must have no path",
@@ -124,6 +136,70 @@ fn errors_name_the_key_and_where_it_was_set() {
     for (flags, message) in table {
         let error = error(&with(flags));
         assert!(error.contains(message), "{flags:?}: {error}");
+    }
+}
+
+#[test]
+fn all_errors_are_reported_but_not_their_consequences() {
+    let public = "listen.public=0.0.0.0:8000";
+    for (flags, keys) in [
+        (
+            &["sesion.idle=1h", "session.idle=5", "timers.workers=0", "nonsense", "session.pong_timeout=26s"]
+                [..],
+            &["sesion.idle", "nonsense", "session.idle", "timers.workers", "session.pong_timeout"][..],
+        ),
+        (
+            &["session.ping_interval=5", "session.max_unacked=1", "session.pong_timeout=26s"],
+            &["session.ping_interval", "session.max_unacked"],
+        ),
+        (
+            &["auth.secret=short", "auth.origins=['a','b']", public],
+            &["auth.secret", "auth.origins[0]", "auth.origins[1]"],
+        ),
+        (&["auth.keys=[{kid='a'}]", "auth.secret=short", public], &["auth.keys", "auth.secret"]),
+        (&["auth.api_keys=hunter2", "listen.admin=0.0.0.0:1"], &["auth.api_keys"]),
+        (
+            &["engine.kind=redis", "engine.prefix={}", "timers.tick=1h"],
+            &["timers.tick", "engine.prefix", "engine.url"],
+        ),
+        (
+            &["channel.name_bytes=3", "namespace=[{prefix='abcd'},{prefix=''}]"],
+            &["namespace[0]", "namespace[1]"],
+        ),
+        (
+            &["tls.key=/k", "backend.timeout=1ms", "trace.sample=2.0"],
+            &["tls.certificate", "backend.timeout", "trace.sample"],
+        ),
+    ] {
+        let errors = with(flags).resolve().expect_err("these settings are wrong").to_string();
+        let errors: Vec<_> = errors.lines().collect();
+        for key in keys {
+            assert!(errors.iter().any(|error| error.contains(key)), "{key}: {errors:#?}");
+        }
+        let extra = errors.iter().find(|error| !keys.iter().any(|key| error.contains(key)));
+        assert_eq!(extra, None, "{flags:?}");
+    }
+}
+
+#[test]
+fn snapshot_needs_a_directory() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let in_folder = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(in_folder("file"), "").expect("written");
+    for (path, problem) in [
+        (in_folder("snapshot"), None),
+        ("snapshot".to_owned(), None),
+        (in_folder("missing/snapshot"), Some("the directory ")),
+        (in_folder("file/snapshot"), Some("is not a directory")),
+        (in_folder("."), Some("is a directory: expected the path of a file")),
+    ] {
+        let error =
+            with(&[&format!("shutdown.snapshot={path}")]).resolve().err().map(|error| error.to_string());
+        let is_expected = match (&error, problem) {
+            (Some(error), Some(problem)) => error.contains("`shutdown.snapshot`") && error.contains(problem),
+            (error, problem) => error.is_none() && problem.is_none(),
+        };
+        assert!(is_expected, "{path}: {error:?}");
     }
 }
 

@@ -10,9 +10,8 @@ use hyper::header::{
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::error::ConfigError;
 use super::units::optional;
-use super::validator::Validator;
+use super::validator::{Refused, Validator};
 
 const OTLP: &str = "trace.otlp";
 const SAMPLE: &str = "trace.sample";
@@ -32,20 +31,19 @@ pub(super) struct RawTrace {
 
 impl Validator<'_> {
     /// Validates `[trace]`. Returns `None` if there is no collector.
-    pub(super) fn trace(&self, raw: &RawTrace) -> Result<Option<TraceSettings>, ConfigError> {
-        self.require((0.0..=1.0).contains(&raw.sample), SAMPLE, "must be from 0 to 1")?;
+    pub(super) fn trace(&self, raw: &RawTrace) -> Result<Option<TraceSettings>, Refused> {
+        self.require((0.0..=1.0).contains(&raw.sample), SAMPLE, "must be from 0 to 1");
         if raw.otlp.is_empty() {
             return Ok(None);
         }
         let message = "this build has no OpenTelemetry: build it with --features otlp";
-        self.require(Tracer::IS_AVAILABLE, OTLP, message)?;
+        self.require(Tracer::IS_AVAILABLE, OTLP, message);
         let target: Target = self.require_ok(OTLP, traces_url(&raw.otlp).parse())?;
         let trust = self.require_ok(CA, Trust::load(target.is_tls(), CA, raw.ca.as_deref()))?;
         let mut headers = HeaderMap::new();
         for (index, line) in raw.headers.iter().enumerate() {
-            let (name, value) =
-                self.require_ok(&format!("{HEADERS}[{index}]"), parse_header(line.expose_secret()))?;
-            headers.append(name, value);
+            let header = self.require_ok(&format!("{HEADERS}[{index}]"), parse_header(line.expose_secret()));
+            headers.extend(header);
         }
         Ok(Some(TraceSettings { target, trust, headers, sample: raw.sample }))
     }

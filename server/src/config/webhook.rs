@@ -6,7 +6,6 @@ use std::time::Duration;
 use encke_base::outbound::{Secret, Target, Trust};
 use serde::Deserialize;
 
-use super::error::ConfigError;
 use super::units::{DurationSetting, parsed};
 use super::validator::Validator;
 use crate::events::{EventName, WebhookSettings};
@@ -33,23 +32,24 @@ pub(super) struct RawWebhook {
 }
 
 impl Validator<'_> {
-    pub(super) fn webhooks(&self, raw: Vec<RawWebhook>) -> Result<Vec<WebhookSettings>, ConfigError> {
+    pub(super) fn webhooks(&self, raw: Vec<RawWebhook>) -> Vec<WebhookSettings> {
         let mut webhooks: Vec<WebhookSettings> = Vec::new();
         for (index, raw) in raw.into_iter().enumerate() {
             let key = |field: &str| format!("webhook[{index}].{field}");
-            self.require(raw.name.as_deref() != Some(""), &key("name"), "must not be empty")?;
-            self.require(!raw.events.is_empty(), &key("events"), "must not be empty")?;
+            self.require(raw.name.as_deref() != Some(""), &key("name"), "must not be empty");
+            self.require(!raw.events.is_empty(), &key("events"), "must not be empty");
             let timeout = raw.timeout.unwrap_or(TIMEOUT).0;
-            self.request_timeout(&key("timeout"), timeout)?;
+            self.request_timeout(&key("timeout"), timeout);
             let max_queued = raw.max_queued.unwrap_or(MAX_QUEUED);
-            self.require(max_queued > 0, &key("max_queued"), "must be at least 1")?;
+            self.require(max_queued > 0, &key("max_queued"), "must be at least 1");
             let name = raw.name.unwrap_or_else(|| index.to_string()).into();
             let is_new = webhooks.iter().all(|other| other.name != name);
-            self.require(is_new, &key("name"), "is the name of another webhook")?;
+            self.require(is_new, &key("name"), "is the name of another webhook");
             let trust = Trust::load(raw.url.is_tls(), CA, raw.ca.as_deref());
+            let Ok(trust) = self.require_ok(&key("ca"), trust) else { continue };
             webhooks.push(WebhookSettings {
                 name,
-                trust: self.require_ok(&key("ca"), trust)?,
+                trust,
                 target: raw.url,
                 events: raw.events,
                 secret: raw.secret,
@@ -58,6 +58,6 @@ impl Validator<'_> {
                 max_queued,
             });
         }
-        Ok(webhooks)
+        webhooks
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 const FIELDS: &str = r#"url = "https://a.example/hooks", events = ["session.closed"]"#;
 const SECRET: &str = r#"secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw""#;
 
-fn resolve(webhook: &str) -> Result<Config, ConfigError> {
+fn resolve(webhook: &str) -> Result<Config, ConfigErrors> {
     let flags = vec![format!("webhook=[{webhook}]")];
     Settings { flags, ..Settings::default() }.resolve()
 }

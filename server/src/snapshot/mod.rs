@@ -19,6 +19,7 @@ mod lock;
 mod show;
 mod write;
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,6 +66,20 @@ impl SnapshotSettings {
                 mode & 0o7777
             )
         })
+    }
+}
+
+/// Returns why a snapshot cannot be written at this path. A path that this process may not examine is
+/// accepted, because the server may run as another user.
+pub(crate) fn location_problem(path: &Path) -> Option<String> {
+    let directory = directory_of(path);
+    match directory.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Some(format!("the directory {} does not exist", directory.display()))
+        }
+        Ok(found) if !found.is_dir() => Some(format!("{} is not a directory", directory.display())),
+        _ if path.is_dir() => Some(format!("{} is a directory: expected the path of a file", path.display())),
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use encke_server::config::{Config, ConfigError, Settings};
+use encke_server::config::{Config, ConfigError, ConfigErrors, Settings};
 use tempfile::TempDir;
 use toml::{Table, Value};
 
@@ -42,7 +42,10 @@ pub(crate) fn run(input: &[u8]) {
     settings.file = Some(write_file(&file));
     match settings.resolve() {
         Ok(config) => check_accepted(&config, &settings, &table.expect("the configuration was accepted")),
-        Err(error) => check_rejection(&error, input, table.as_ref()),
+        Err(ConfigErrors(errors)) => {
+            assert!(!errors.is_empty());
+            errors.iter().for_each(|error| check_rejection(error, input, table.as_ref()));
+        }
     }
 }
 

@@ -74,6 +74,26 @@ fn errors_name_the_key_and_the_file() {
     assert!(accepted.status.success(), "{accepted:?}");
 }
 
+/// Each line is an error: of the file, the environment or a flag.
+#[test]
+fn check_reads_all_settings_and_reports_all_errors() {
+    let (_directory, path) = file("[session]\nping_interval = \"5s\"\nidle = 5\n[listn]\n");
+    let arguments = ["config", "check", &path, "--set", "timers.workers=0", "--listen", "localhost:8300"];
+    let checked = run_to_end(&arguments, &[("ENCKE_SHUTDOWN__SNAPSHOT", "/nowhere/at/all")]);
+    let errors = [
+        "encke: unknown key `listn`",
+        "encke: `session.idle`",
+        "encke: `listen.public` (set by --set listen.public): \"localhost:8300\" is not an IP address and a port",
+        "encke: `session.pong_timeout`",
+        "encke: `timers.workers` (set by --set timers.workers)",
+        "encke: `shutdown.snapshot` (set by ENCKE_SHUTDOWN__SNAPSHOT): the directory /nowhere/at does not exist",
+    ];
+    checked.assert_failed(2, &errors);
+    assert_eq!(checked.stderr.lines().count(), errors.len(), "{checked:?}");
+    let valid = run_to_end(&["config", "check"], &[("ENCKE_SESSION__PING_INTERVAL", "20s")]);
+    assert!(valid.status.success(), "{valid:?}");
+}
+
 #[test]
 fn the_environment_is_read_and_flags_win() {
     let ping_interval = |launch: Launch| {

@@ -111,11 +111,11 @@ fn an_unusable_path_is_an_error_at_start() {
     std::fs::create_dir(&path).expect("a directory can be created");
     std::fs::write(path.join("other"), "not a snapshot").expect("the file can be written");
     for (path, why) in
-        [("/nowhere/at/all", "/nowhere/at/all.lock"), (&path.display().to_string(), "is not a regular file")]
+        [("/nowhere/at/all", "/nowhere/at does not exist"), (&path.display().to_string(), "is a directory")]
     {
         let setting = format!("shutdown.snapshot={path}");
         let arguments = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", &setting];
-        run_to_end(&arguments, &[]).assert_failed(1, &[why, "shutdown.snapshot"]);
+        run_to_end(&arguments, &[]).assert_failed(2, &[why, "shutdown.snapshot"]);
     }
     assert!(path.join("other").exists());
 }
