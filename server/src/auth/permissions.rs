@@ -20,6 +20,19 @@ impl Permission {
     const fn bit(self) -> u8 {
         1 << self as u8
     }
+
+    /// Returns the message for a client without this permission. It names both sources of permissions, because
+    /// a client may have no token.
+    pub(crate) fn denial(self, channel: &str) -> String {
+        let action = match self {
+            Self::Subscribe => "subscribe to",
+            Self::Publish => "publish to",
+            Self::Presence => "list the subscribers of",
+        };
+        format!(
+            "no permission to {action} {channel} (`channels` of the token, or of the backend's response to `connect`)"
+        )
+    }
 }
 
 /// Permissions granted by a token: a list of rules. A permission is granted if at least one rule grants it.

@@ -112,7 +112,7 @@ pub(super) fn parse_response<T: DeserializeOwned>(
     for (name, text, limit) in [("code", &code, MAX_CODE_BYTES), ("message", &message, MAX_MESSAGE_BYTES)] {
         if text.as_ref().is_some_and(|text| text.len() > limit) {
             let problem = format!("the error's `{name}` has more than {limit} bytes");
-            return Err(malformed(MalformedCause::Content, &problem));
+            return Err(malformed(MalformedCause::TooLong, &problem));
         }
     }
     Ok(Err(HookError::Refused {

@@ -189,6 +189,11 @@ impl Backend {
             // Many frameworks express a refusal as a 4xx status.
             status if status.is_client_error() => Ok(match parse_response::<T>(&reply.body) {
                 Ok(Err(refused)) => Err(refused),
+                Err(malformed) if malformed.is_too_long() => {
+                    self.malformed.report(hook, &malformed, Some(&reply), timeouts.clock().now());
+                    let message = format!("the backend answered {status}, but {malformed}");
+                    Err(HookError::Refused { code: None, message })
+                }
                 _ => {
                     let message = format!("the backend answered {status}");
                     if matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {

@@ -35,6 +35,8 @@ pub(super) enum MalformedCause {
     Empty,
     NotAnObject,
     Content,
+    /// The error has a code or a message that is too long.
+    TooLong,
 }
 
 /// Log of malformed responses.
@@ -72,6 +74,10 @@ impl MalformedLog {
 }
 
 impl MalformedResponse {
+    pub(super) fn is_too_long(&self) -> bool {
+        self.cause == MalformedCause::TooLong
+    }
+
     /// `problem` may quote the body.
     pub(super) fn new(cause: MalformedCause, problem: &str) -> Self {
         Self { cause, problem: excerpt(problem.as_bytes()) }

@@ -54,7 +54,7 @@ impl Services {
         if let Some(channel) =
             channels.iter().find(|channel| !identity.allows(Permission::Subscribe, channel.as_str()))
         {
-            let message = format!("the token does not allow subscribing to {channel}");
+            let message = Permission::Subscribe.denial(&format!("`{channel}`"));
             let error = self.report_refusal(RefusalReason::Channel, ApiError::forbidden(message), caller);
             return Err(error.into());
         }

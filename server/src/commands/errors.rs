@@ -17,12 +17,7 @@ pub(super) fn forbidden(message: impl Into<String>) -> CommandError {
 }
 
 pub(super) fn not_allowed(permission: Permission) -> CommandError {
-    let action = match permission {
-        Permission::Subscribe => "subscribing to",
-        Permission::Publish => "publishing to",
-        Permission::Presence => "listing the subscribers of",
-    };
-    forbidden(format!("the token does not allow {action} this channel"))
+    forbidden(permission.denial("this channel"))
 }
 
 pub(super) fn too_fast(services: &Services) -> CommandError {
@@ -102,7 +97,7 @@ impl From<HookError> for CommandError {
 impl From<SubscribeError> for CommandError {
     fn from(error: SubscribeError) -> Self {
         let code = match error {
-            SubscribeError::Forbidden => ErrorCode::Forbidden,
+            SubscribeError::Forbidden => return not_allowed(Permission::Subscribe),
             SubscribeError::Draining => ErrorCode::Draining,
             SubscribeError::TooManySubscriptions { .. }
             | SubscribeError::Detached

@@ -26,7 +26,7 @@ pub(crate) enum SubscribeError {
     TooManySubscriptions { limit: usize },
     #[error(transparent)]
     Engine(#[from] EngineError),
-    #[error("the token does not allow subscribing to this channel")]
+    #[error("no permission to subscribe to this channel")]
     Forbidden,
     #[error("the server is shutting down; the session continues in the next process")]
     Draining,

@@ -82,6 +82,13 @@ fn answer_of_the_backend_is_passed_on() {
             BackendReply { status: 422, ..BackendReply::json(r#"{"error":{"code":"bad"}}"#) },
             error("bad", "denied by the backend"),
         ),
+        (
+            BackendReply { status: 403, ..BackendReply::json(error(&"x".repeat(300), "no")) },
+            error(
+                "forbidden",
+                "the backend answered 403 Forbidden, but the error's `code` has more than 64 bytes",
+            ),
+        ),
         (BackendReply::json(deep), error("backend_error", too_deep)),
         (BackendReply::json(long), failed.clone()),
         (BackendReply::status(BackendReply::TRUNCATED), invalid),

@@ -56,6 +56,9 @@ fn backend_provides_the_user_and_the_permissions() {
     assert_user(&server, &client.hello, "alice");
     assert!(client.request(r#"{"id":1,"subscribe":{"channel":"alice.inbox"}}"#)["ok"].is_object());
     client.assert_refused(r#"{"id":2,"subscribe":{"channel":"bob.inbox"}}"#, "forbidden");
+    let refused = client.request(r#"{"id":2,"publish":{"channel":"bob.inbox","data":1}}"#);
+    let message = "no permission to publish to this channel (`channels` of the token, or of the backend's response to `connect`)";
+    assert_eq!(refused["error"]["message"], message);
     let refused = client.request(r#"{"id":3,"refresh":{"token":"alice"}}"#);
     let message = "tokens cannot be refreshed: the backend authenticates clients when they connect";
     assert_eq!(refused["error"]["message"], message);
