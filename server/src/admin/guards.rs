@@ -3,7 +3,7 @@
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use hyper::{Request, Version};
 
-use crate::auth::{ApiKeys, Auth, Operator, Scope};
+use crate::auth::{ApiKeys, Auth, ClientText, Operator, Scope};
 use crate::http::ApiError;
 
 /// Returns the segments of the path. Guards and routes use the same segments, so that no spelling of a path
@@ -33,7 +33,12 @@ fn check_browser<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<(
     match (text(ORIGIN), text(HOST)) {
         (None, _) => Ok(()),
         (Some(origin), Some(host)) if is_same_origin(origin, scheme, host) => Ok(()),
-        (Some(_), _) => Err(ApiError::forbidden("requests from other origins are refused")),
+        (Some(origin), _) => {
+            let origin = ClientText::new(origin.as_bytes());
+            let message =
+                format!("the origin `{origin}` is not this server's: the admin API refuses other pages");
+            Err(ApiError::forbidden(message))
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
 
-use super::HostPort;
+use super::{ClientText, HostPort};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -13,14 +13,14 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub struct Hosts(Box<[Box<str>]>);
 
 /// Why a request is rejected because of its `Host` or `Sec-Fetch-Site` header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadHost {
     /// The `Host` header is missing or repeated. A server must respond with 400 (RFC 9112, section 3.2).
     #[error("exactly one Host header is required")]
     NotOne,
     /// The host is a name that is not listed.
-    #[error("Host must be an IP address, localhost or one of listen.hosts")]
-    Unlisted,
+    #[error("the host `{0}` is not an IP address, localhost or one of listen.hosts")]
+    Unlisted(ClientText),
     /// A page of another site caused the request, and the browser does not name the page.
     #[error("cross-site requests are rejected (Sec-Fetch-Site)")]
     CrossSite,
@@ -60,9 +60,10 @@ impl Hosts {
         if guarded {
             return Ok(());
         }
-        let host = host.to_str().ok().and_then(HostPort::parse).ok_or(BadHost::Unlisted)?;
-        if host.is_name() && !self.0.iter().any(|listed| listed.eq_ignore_ascii_case(host.host)) {
-            return Err(BadHost::Unlisted);
+        let parsed = host.to_str().ok().and_then(HostPort::parse);
+        let is_listed = |name: &str| self.0.iter().any(|listed| listed.eq_ignore_ascii_case(name));
+        if !parsed.is_some_and(|parsed| !parsed.is_name() || is_listed(parsed.host)) {
+            return Err(BadHost::Unlisted(ClientText::new(host.as_bytes())));
         }
         // If there is an `Origin`, it decides instead: requests from listed pages are cross-site, too.
         let is_cross_site = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "cross-site");
@@ -103,7 +104,8 @@ mod tests {
             ("a b", false),
         ] {
             let headers = headers(&[(HOST, host)]);
-            let expected = if allowed { Ok(()) } else { Err(BadHost::Unlisted) };
+            let unlisted = || Err(BadHost::Unlisted(ClientText::new(host.as_bytes())));
+            let expected = if allowed { Ok(()) } else { unlisted() };
             assert_eq!(hosts.allow(&headers, false), expected, "{host}");
             assert_eq!(hosts.allow(&headers, true), Ok(()), "{host}");
         }

@@ -10,6 +10,7 @@
 mod api_keys;
 mod bearer;
 mod claims;
+mod client_text;
 mod error;
 mod host_port;
 mod hosts;
@@ -27,6 +28,7 @@ mod tests;
 
 pub use api_keys::{ApiKey, ApiKeys, BadApiKey, Operator, Scope};
 pub(crate) use bearer::bearer;
+pub(crate) use client_text::ClientText;
 pub use error::AuthError;
 pub(crate) use host_port::HostPort;
 pub(crate) use hosts::BadHost;
@@ -36,6 +38,7 @@ pub(crate) use identity::{BackendClaims, IdentityRecord};
 pub use key_set::KeySet;
 pub(crate) use key_set::{BadKeySet, parse_key_set};
 pub use keys::{Algorithm, BadKey, Key};
+pub(crate) use origins::RefusedOrigin;
 pub use origins::{BadOrigin, Origins};
 pub use permissions::{Permission, Permissions};
 pub(crate) use revocations::{RevocationRecord, Revocations, TooManyRevoked};

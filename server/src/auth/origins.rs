@@ -1,4 +1,4 @@
-use super::HostPort;
+use super::{ClientText, HostPort};
 
 /// Entry that allows every web page.
 const ANY: &str = "*";
@@ -12,6 +12,11 @@ pub struct Origins {
     /// Listed origins, as browsers send them.
     listed: Box<[Box<str>]>,
 }
+
+/// Error for a page whose origin may not connect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the origin `{0}` is not in auth.origins")]
+pub(crate) struct RefusedOrigin(ClientText);
 
 /// Error for a string that is not a valid origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +41,26 @@ impl Origins {
         Self {
             any: list.iter().any(|origin| origin == ANY),
             listed: list.iter().map(|origin| normalize(origin).into()).collect(),
+        }
+    }
+
+    /// Checks the `Origin` of a request with this `Host`, as [`allows`](Self::allows) does. An origin that is not
+    /// text is never allowed.
+    ///
+    /// # Errors
+    /// [`RefusedOrigin`].
+    pub(crate) fn check_request(
+        &self,
+        origin: Option<&[u8]>,
+        host: Option<&str>,
+        unguarded: bool,
+    ) -> Result<(), RefusedOrigin> {
+        let Some(bytes) = origin else { return Ok(()) };
+        let text = str::from_utf8(bytes).unwrap_or_default();
+        if self.allows(Some(text), host, unguarded) {
+            Ok(())
+        } else {
+            Err(RefusedOrigin(ClientText::new(bytes)))
         }
     }
 
@@ -179,6 +204,21 @@ mod tests {
         }
         assert!(!none.allows(Some("https://chat.example"), None, false));
         assert!(none.allows(None, None, false));
+    }
+
+    #[test]
+    fn a_refused_origin_is_named() {
+        let long = format!("https://{}.example", "a".repeat(200));
+        for (origin, shown) in [
+            (&b"https://evil.example"[..], "https://evil.example"),
+            (b"null", "null"),
+            (b"a\x1b[31m\xe9\n", r"a\x1b[31m\xe9\n"),
+            (long.as_bytes(), &*format!("https://{}...", "a".repeat(120))),
+        ] {
+            let refused = Origins::default().check_request(Some(origin), Some("chat.example"), false);
+            let message = refused.expect_err(shown).to_string();
+            assert_eq!(message, format!("the origin `{shown}` is not in auth.origins"));
+        }
     }
 
     #[test]

@@ -99,11 +99,10 @@ impl Services {
 
     /// Checks that the origin of the requesting page is allowed.
     pub(crate) fn check_origin(&self, caller: &Caller) -> Result<(), ApiError> {
-        if caller.origin_allowed {
-            return Ok(());
-        }
-        let error = ApiError::forbidden("this origin is not in auth.origins");
-        Err(self.report_refusal(RefusalReason::Origin, error, caller))
+        caller.origin.as_ref().map_err(|refused| {
+            self.report_refusal(RefusalReason::Origin, ApiError::forbidden(refused.to_string()), caller)
+        })?;
+        Ok(())
     }
 
     fn describe(&self, refusal: AttachRefusal) -> (RefusalReason, &'static str) {

@@ -26,7 +26,7 @@ impl Services {
     /// Returns the issuer if this client's token may be signed with an issuer key that is not yet known.
     fn issuer_of_unknown_key(&self, caller: &Caller, token: Option<&str>) -> Option<&Issuer> {
         let (issuer, token) = (self.access.issuer.as_deref()?, caller.token(token)?);
-        (caller.origin_allowed && issuer.may_have_key_for(token, &self.access.auth)).then_some(issuer)
+        (caller.origin.is_ok() && issuer.may_have_key_for(token, &self.access.auth)).then_some(issuer)
     }
 
     /// Authenticates a client by its token, and then by calling the backend. A client that resumes its

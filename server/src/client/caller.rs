@@ -2,9 +2,9 @@ use std::net::IpAddr;
 
 use encke_core::close::CloseCode;
 use hyper::Request;
-use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 
-use crate::auth::{Auth, Identity, bearer};
+use crate::auth::{Auth, Identity, RefusedOrigin, bearer};
 use crate::session::Arrival;
 
 /// The parts of a request that concern its client, apart from the query.
@@ -13,8 +13,8 @@ pub(crate) struct Caller {
     pub(crate) address: IpAddr,
     /// The token in `Authorization: Bearer`.
     pub(crate) bearer: Option<String>,
-    /// Whether the client is not a web page, or is a page whose origin is allowed.
-    pub(crate) origin_allowed: bool,
+    /// Error if the client is a web page whose origin may not connect. Boxed, because it is rare.
+    pub(crate) origin: Result<(), Box<RefusedOrigin>>,
     /// Result of the asynchronous authentication, if there was one.
     pub(super) decision: Option<AuthDecision>,
     pub(crate) arrival: Arrival,
@@ -35,7 +35,7 @@ pub(crate) struct AuthDecision {
 impl Caller {
     pub(crate) fn from_request<B>(request: &Request<B>, address: IpAddr, auth: &Auth) -> Self {
         let headers = request.headers();
-        let (origin, host) = (text(headers, ORIGIN), text(headers, HOST));
+        let (origin, host) = (headers.get(ORIGIN), text(headers, HOST));
         // In a local request without a token, only the origin distinguishes a web page from a program, since
         // programs send none. The page may have reached the server by DNS rebinding, unless the `Host` is one
         // of this server's names.
@@ -49,7 +49,10 @@ impl Caller {
                 .get(AUTHORIZATION)
                 .and_then(|value| bearer(value.as_bytes()))
                 .map(|token| String::from_utf8_lossy(token).into_owned()),
-            origin_allowed: auth.origins.allows(origin, host, is_unguarded),
+            origin: auth
+                .origins
+                .check_request(origin.map(HeaderValue::as_bytes), host, is_unguarded)
+                .map_err(Box::new),
             decision: None,
             arrival: Arrival::default(),
         }

@@ -34,8 +34,8 @@ impl Services {
             return identity.clone();
         }
         let refusals = &self.limits.refusals;
-        if !caller.origin_allowed {
-            refusals.record(RefusalReason::Origin, caller.address, "the origin is not in auth.origins");
+        if let Err(refused) = &caller.origin {
+            refusals.record(RefusalReason::Origin, caller.address, refused);
             return Err(CloseCode::Unauthorized);
         }
         let sender = TokenSender { session, address: caller.address };

@@ -25,7 +25,7 @@ impl From<BadHost> for ApiError {
     fn from(error: BadHost) -> Self {
         match error {
             BadHost::NotOne => Self::bad_request(error.to_string()),
-            BadHost::Unlisted | BadHost::CrossSite => Self::forbidden(error.to_string()),
+            BadHost::Unlisted(_) | BadHost::CrossSite => Self::forbidden(error.to_string()),
         }
     }
 }

@@ -18,8 +18,8 @@ pub(super) fn preflight(
     methods: &'static str,
     allowed_headers: &'static str,
 ) -> Reply {
-    if !caller.origin_allowed {
-        return ApiError::forbidden("this origin is not in auth.origins").into();
+    if let Err(refused) = &caller.origin {
+        return ApiError::forbidden(refused.to_string()).into();
     }
     let mut reply = no_content();
     let allowed = reply.headers_mut();
@@ -73,7 +73,7 @@ pub(super) fn allow_origin(mut reply: Reply, origin: Option<&HeaderValue>) -> Re
 
 /// Allows a page of an allowed origin to read a response to its request.
 pub(super) fn allow(mut reply: Reply, caller: &Caller, request: &HeaderMap, cookies: Cookies) -> Reply {
-    if caller.origin_allowed {
+    if caller.origin.is_ok() {
         reply.headers_mut().extend(headers(request.get(ORIGIN), cookies));
     }
     reply

@@ -30,7 +30,7 @@ pub(crate) fn accept<B>(
     // Allow the page to read why the stream was refused.
     let refuse = |reply| Box::new(cors::allow(reply, caller, request.headers(), Cookies::Ignored));
     // 204 is the only response after which an `EventSource` does not try again.
-    if caller.origin_allowed && last_event_id(request).is_some_and(|id| id == END_EVENT_ID) {
+    if caller.origin.is_ok() && last_event_id(request).is_some_and(|id| id == END_EVENT_ID) {
         return Err(refuse(no_content()));
     }
     let admit = || {

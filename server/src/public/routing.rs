@@ -98,7 +98,7 @@ impl<'a> SessionlessConnection<'a> {
         let address = self.context.proxies.client_address(self.address, request.headers());
         let auth = &self.context.client.access.auth;
         let caller = Caller::from_request(&request, address, auth).with_arrival(self.timeout.arrival());
-        let origin = request.headers().get(ORIGIN).filter(|_| caller.origin_allowed).cloned();
+        let origin = request.headers().get(ORIGIN).filter(|_| caller.origin.is_ok()).cloned();
         let allowed = normalized.and_then(|()| self.admit(address, request.headers()));
         let answer = match allowed {
             Ok(open_connection) => self.serve_admitted(Arrived { request, caller, peer, open_connection }),
@@ -121,7 +121,7 @@ impl<'a> SessionlessConnection<'a> {
         let context = &self.context.client;
         let auth = &context.access.auth;
         if let Err(error) = auth.hosts.allow(headers, auth.needs_token()) {
-            context.limits.refusals.record(RefusalReason::Host, address, error);
+            context.limits.refusals.record(RefusalReason::Host, address, &error);
             return Err(error.into());
         }
         Ok(open_connection)

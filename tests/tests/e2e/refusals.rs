@@ -47,6 +47,10 @@ fn each_refusal_is_counted_and_logged_with_its_reason() {
     }
     let foreign = request_events(server.public, "channels=a", "Origin: https://elsewhere.example\r\n");
     assert_eq!((foreign.status, refusals(&server, "origin")), (403, 1.0));
+    let named = "the origin `https://elsewhere.example` is not in auth.origins";
+    assert!(foreign.body.contains(named), "{foreign:?}");
+    until("the refusal is logged", || !logged(&server, "origin").is_empty());
+    assert!(logged(&server, "origin")[0]["detail"].as_str().is_some_and(|detail| detail.ends_with(named)));
     let mut silent = TcpStream::connect(server.public).expect("a connection");
     silent.write_all(b"GET /ws").expect("half a request");
     until("the connection is closed", || refusals(&server, "handshake_timeout") == 1.0);
