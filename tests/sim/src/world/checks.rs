@@ -209,7 +209,8 @@ impl Simulation {
             + config.write_timeout
             + config.close_timeout
             + config.timers.ping_slack;
-        let latest = nanos(longest) + 4 * self.scenario.tick();
+        // At most four timeouts pass one after the other, and the wheel, a worker and a task may be late for each.
+        let latest = nanos(longest) + 4 * self.scenario.tick() + 4 * 3 * self.scenario.latest;
         // A Bayeux WebSocket without a session is served until its next message is late.
         let without_session =
             latest + nanos(config.limits.keep_alive_timeout) + nanos(config.limits.handshake_timeout);
