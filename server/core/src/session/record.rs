@@ -131,10 +131,9 @@ pub struct SubscriptionRecord {
     /// Notice about this subscription, pending or already sent.
     #[n(10)]
     pub notice: Option<NoticeRecord>,
-    /// Whether a subscription to another log has taken the place of this one.
+    /// Slot of the subscription that has taken the place of this one, whose log has ended.
     #[n(11)]
-    #[cbor(default)]
-    pub switched: bool,
+    pub successor: Option<u32>,
 }
 
 /// A notice that a subscription began or ended without the client's request.

@@ -4,7 +4,7 @@ use encke_tests::EventStream;
 use encke_tests::redis::Redis;
 use serde_json::{Value, json};
 
-use super::{assert_numbers, await_connected, await_published, node, subscribe_since};
+use super::{assert_numbers, await_connected, await_published, launch, node, subscribe_since};
 
 /// Reads until a message with these data, without a gap. Returns its event id.
 #[track_caller]
@@ -59,4 +59,19 @@ fn nothing_is_repeated_after_a_restart_without_loss() {
     nodes[1].admin.publish("news", 6);
     assert_numbers(&mut moved, 6..=6);
     next_message(&mut moved_stream, 6);
+}
+
+/// The server no longer keeps all messages that it sent on the stream.
+#[test]
+fn a_stream_with_more_messages_than_are_kept_gets_no_gap() {
+    let mut redis = Redis::persistent();
+    let node = launch(&redis).set("session.max_unacked=16").start();
+    let mut stream = EventStream::greeted(node.public, "channels=news").0;
+    node.admin.publish_each("news", 1..=20);
+    (1..=20).for_each(|number| _ = next_message(&mut stream, number));
+    redis.kill();
+    await_connected(&node, false);
+    redis.restart();
+    await_published(&node, "news", 21);
+    next_message(&mut stream, 21);
 }

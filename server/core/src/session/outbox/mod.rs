@@ -285,8 +285,8 @@ impl<C> Outbox<C> {
     fn evicted(&mut self, seq: u64, entry: RingEntry) {
         if let Some(subscription) = self.get_mut(entry.slot) {
             subscription.evict(seq, entry);
-            let has_ended = !subscription.live;
-            if has_ended {
+            let is_orphan = !subscription.live && subscription.successor.is_none();
+            if is_orphan {
                 self.note_orphan_eviction(seq);
             }
             self.free_if_unused(entry.slot);
@@ -296,6 +296,7 @@ impl<C> Outbox<C> {
     fn free_if_unused(&mut self, slot: u32) {
         let is_over = self.get(slot).is_some_and(|it| !it.live && it.notice().is_none());
         if is_over && !self.ring.contains_slot(slot) {
+            self.hand_over_evicted(slot);
             self.set(slot, None);
         }
     }
@@ -327,6 +328,7 @@ impl<C: LogHandle> Outbox<C> {
     /// they are acknowledged.
     pub fn unsubscribe(&mut self, slot: SubscriptionSlot) {
         self.drop_notice(slot.0);
+        self.forget_predecessors(slot.0);
         self.end_subscription(slot.0);
     }
 

@@ -131,6 +131,7 @@ impl<C> Outbox<C> {
         self.make_room_for_end_notice();
         // Store the notice before ending the subscription, so that the slot is not freed.
         self.store_notice(slot.0, Notice { change: SubscriptionChange::Ended(why), sent_after });
+        self.forget_predecessors(slot.0);
         self.end_subscription(slot.0);
     }
 

@@ -16,9 +16,9 @@
 //! - **A gap sends nothing.** Messages that one subscription has lost may still be in the log of another.
 //!   Therefore each subscription remembers the offsets covered by its last gap.
 //! - **A client may resume** from before the ring. Each subscription then reports its own sent messages as a
-//!   gap, but ended subscriptions cannot. Therefore a gap of unknown length is reported by every subscription
-//!   whose messages were ever sent by another subscription, and by every subscription that has
-//!   [switched](Outbox::switch_log) from another log.
+//!   gap, but ended subscriptions cannot, except those that have [switched](Outbox::switch_log) to another log.
+//!   Therefore a gap of unknown length is reported by every subscription whose messages were ever sent by
+//!   another subscription.
 //!
 //! The owner must ensure two things: a message is in all its logs before it becomes visible in any, and any
 //! two messages have the same order in all logs that contain both.

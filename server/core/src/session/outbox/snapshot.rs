@@ -1,6 +1,6 @@
 //! Saving an outbox as a record, and restoring it in another process.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use super::log_handle::LogHandle;
 use super::notice::{EndReason, Notice, SubscriptionChange};
@@ -143,7 +143,7 @@ impl<C: LogHandle> Subscription<C> {
             gap: self.gap,
             evicted_unknown_gap: self.evicted_unknown_gap,
             live: self.live,
-            switched: self.switched,
+            successor: self.successor(),
             missed: rare.and_then(|rare| rare.missed),
             sent_before: sent_before.cloned(),
             sent_by_others: self.is_sent_by_others(),
@@ -210,7 +210,8 @@ impl<C> Subscription<C> {
         }
         let mut it = Self::new(channel, record.cursor, record.gap);
         (it.start, it.evicted) = (record.start, evicted);
-        (it.live, it.switched) = (record.live, record.switched);
+        (it.live, it.successor) =
+            (record.live, record.successor.and_then(|slot| NonZeroU32::new(slot.wrapping_add(1))));
         it.evicted_unknown_gap = record.evicted_unknown_gap;
         let rare = RareSubscriptionState {
             missed: record.missed,

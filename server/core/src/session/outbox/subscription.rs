@@ -1,4 +1,4 @@
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use super::log_handle::{LogHandle, LogPosition};
 use super::notice::Notice;
@@ -23,9 +23,9 @@ pub(super) struct Subscription<C> {
     pub(super) ready: bool,
     /// Whether the subscription is active; false after an unsubscribe.
     pub(super) live: bool,
-    /// Whether a subscription to another log has taken the place of this one. Its entries that have left the
-    /// ring are still reported, before those that are in the ring.
-    pub(super) switched: bool,
+    /// Slot, plus one, of the subscription that has taken the place of this one, whose log has ended. While this
+    /// one has entries in the ring, it reports those that have left the ring; then its successor reports them.
+    pub(super) successor: Option<NonZeroU32>,
     /// State that few subscriptions need.
     pub(super) rare: Option<Box<RareSubscriptionState>>,
 }
@@ -61,7 +61,7 @@ impl<C> Subscription<C> {
             evicted_unknown_gap: false,
             ready: false,
             live: true,
-            switched: false,
+            successor: None,
             rare: None,
         }
     }
@@ -127,10 +127,24 @@ impl<C> Subscription<C> {
         self.evicted_unknown_gap |= matches!(entry.kind(), EntryKind::Gap(None));
     }
 
+    /// Slot of the subscription that has taken the place of this one.
+    pub(super) fn successor(&self) -> Option<u32> {
+        self.successor.map(|after| after.get() - 1)
+    }
+
+    /// Reports the evicted entries of a predecessor like evicted entries of this subscription. Which offsets
+    /// the client lacks is unknown, because they are offsets of another log.
+    pub(super) fn inherit_evicted(&mut self, seq: NonZeroU64) {
+        self.evicted_unknown_gap = true;
+        if self.evicted.is_none() {
+            self.evicted = Some(Evicted { seq, offset: self.start });
+        }
+    }
+
     /// Returns the seq of the gap that must be sent to a client with everything up to `seq`, because later
     /// entries have left the ring. `None` after an unsubscribe.
     pub(super) fn gap_seq_after(&self, seq: u64) -> Option<u64> {
-        self.last_evicted().filter(|evicted| (self.live || self.switched) && *evicted > seq)
+        self.last_evicted().filter(|evicted| (self.live || self.successor.is_some()) && *evicted > seq)
     }
 
     /// Seq of the last entry that has left the ring.

@@ -1,9 +1,10 @@
 //! Switching a subscription to another log after its own has ended.
 
+use std::num::NonZeroU32;
+
 use super::Outbox;
 use super::log_handle::LogHandle;
-use super::subscription::Subscription;
-use super::turn::{LogBounds, SubscriptionSlot, WhenFull};
+use super::turn::{LogBounds, SubscriptionSlot};
 
 impl<C: LogHandle> Outbox<C> {
     /// Replaces the subscription when its log has ended and the log of `channel` continues in its place. The
@@ -18,40 +19,71 @@ impl<C: LogHandle> Outbox<C> {
         log: LogBounds,
     ) -> Option<SubscriptionSlot> {
         let old = self.get(slot.0).filter(|it| it.live)?;
-        // An event stream acknowledges nothing. If its client resumes from before the ring, the old log can no
-        // longer report the entries that have left the ring, before the messages of the new log.
-        let may_lack_evicted =
-            self.when_full == WhenFull::Wrap && old.last_evicted().is_some_and(|seq| seq > self.acknowledged);
-        let may_have_gap =
-            old.gap || may_lack_evicted || self.pending_gaps().any(|pending| pending == slot.0);
+        let may_have_gap = old.gap || self.pending_gaps().any(|pending| pending == slot.0);
         let (cursor, gap) = match shared_up_to {
             Some(shared_up_to) => (old.cursor.min(shared_up_to), may_have_gap || old.cursor > shared_up_to),
             None => (log.first - 1, true),
         };
-        // If the client resumes from before the ring, no live subscription of the ended log remains to report
-        // the messages sent from it.
-        let may_resume_before_ring =
-            old.relies_on_others() || old.last_evicted().is_some() || self.ring.contains_slot(slot.0);
-        self.overlaps |= may_resume_before_ring;
-        let notice = self.get(slot.0).and_then(Subscription::notice);
-        self.unsubscribe(slot);
-        if let Some(old) = self.get_mut(slot.0) {
-            old.switched = true;
-        }
+        let (evicted, relies_on_others) = (old.evicted, old.relies_on_others());
+        let notice = old.notice();
+        self.drop_notice(slot.0);
+        self.end_subscription(slot.0);
+        let was_freed = self.get(slot.0).is_none();
         let moved = self.subscribe_with(channel, cursor, gap);
+        self.set_successor(slot.0, moved.0, was_freed);
+        let Some(new) = self.get_mut(moved.0) else { return Some(moved) };
+        if let Some(evicted) = evicted
+            && was_freed
+        {
+            new.inherit_evicted(evicted.seq);
+        }
+        if relies_on_others {
+            new.advance_past(cursor);
+        }
         if let Some(notice) = notice {
             self.store_notice(moved.0, notice);
-        }
-        if may_resume_before_ring && let Some(it) = self.get_mut(moved.0) {
-            it.advance_past(cursor);
         }
         Some(moved)
     }
 }
 
+impl<C> Outbox<C> {
+    /// Makes `new` the successor of the ended subscription `old`, or, if that one was freed, of its
+    /// predecessors.
+    fn set_successor(&mut self, old: u32, new: u32, was_freed: bool) {
+        for slot in (0..self.slots()).filter(|slot| *slot != new) {
+            let Some(it) = self.get_mut(slot) else { continue };
+            if slot == old || was_freed && it.successor() == Some(old) {
+                it.successor = NonZeroU32::new(new + 1);
+            }
+        }
+    }
+
+    /// Lets all predecessors of a subscription report nothing, because the client has unsubscribed.
+    pub(super) fn forget_predecessors(&mut self, ended: u32) {
+        for slot in 0..self.slots() {
+            if let Some(it) = self.get_mut(slot).filter(|it| it.successor() == Some(ended)) {
+                it.successor = None;
+                self.remove_pending_gap(slot);
+                self.forget_predecessors(slot);
+            }
+        }
+    }
+
+    /// Lets the successor of an ended subscription, which is being freed, report its evicted entries.
+    pub(super) fn hand_over_evicted(&mut self, freed: u32) {
+        let ended = self.get(freed).and_then(|it| Some((it.successor()?, it.evicted?)));
+        if let Some((successor, evicted)) = ended
+            && let Some(it) = self.get_mut(successor)
+        {
+            it.inherit_evicted(evicted.seq);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Turn, TurnOutcome};
+    use super::super::{Turn, TurnOutcome, WhenFull};
     use super::*;
 
     const LOG: LogBounds = LogBounds { first: 1, last: 9 };
@@ -112,30 +144,9 @@ mod tests {
         assert_eq!(outbox.channel(slot), None);
     }
 
-    /// An event stream sends no acknowledgements, except when it resumes.
+    /// An event stream acknowledges nothing, so its client may resume from before the ring at any time.
     #[test]
-    fn an_event_stream_gets_a_gap_if_the_ring_has_lost_unacknowledged_messages() {
-        for (sent, gap) in [(16, None), (17, Some(TurnOutcome::Gap { seq: 24, range: None }))] {
-            let mut outbox = Outbox::new(16);
-            let slot = outbox.subscribe('o', 0, false);
-            outbox.resume(None, WhenFull::Wrap);
-            next(&mut outbox, LogBounds { first: 1, last: 6 });
-            outbox.resume(Some(6), WhenFull::Wrap);
-            outbox.mark_ready(slot);
-            let log = LogBounds { first: 1, last: 6 + sent };
-            while let Some(turn) = outbox.next_turn() {
-                outbox.take(turn, log, 100, |_| &[]);
-            }
-            outbox.switch_log(slot, |_| 'n', Some(log.last), log).expect("the subscription is live");
-            let taken = outbox.next_turn().map(|turn| outbox.take(turn, log, 100, |_| &[]));
-            assert_eq!(taken.filter(|taken| *taken != TurnOutcome::CaughtUp), gap, "{sent}");
-            outbox.check_invariants();
-        }
-    }
-
-    /// A client that is disconnected after the first resent message must not believe that it lacks nothing.
-    #[test]
-    fn evicted_entries_of_the_former_log_are_reported_before_the_ring() {
+    fn a_client_that_resumes_before_the_ring_gets_the_gap_before_the_messages() {
         let mut outbox = Outbox::new(4);
         let slot = outbox.subscribe('o', 0, false);
         outbox.resume(None, WhenFull::Wrap);
@@ -143,6 +154,7 @@ mod tests {
             outbox.take(turn, LOG, 100, |_| &[]);
         }
         outbox.switch_log(slot, |_| 'n', Some(9), LOG).expect("the subscription is live");
+        assert_eq!(next(&mut outbox, LOG), TurnOutcome::CaughtUp, "a client that has everything gets no gap");
         outbox.resume(None, WhenFull::Wrap);
         assert_eq!(next(&mut outbox, LOG), TurnOutcome::Gap { seq: 5, range: Some((1, 5)) });
         outbox.check_invariants();
@@ -150,8 +162,38 @@ mod tests {
             next(&mut outbox, LOG),
             TurnOutcome::Messages { seq: 6, offset: 6, count: 4, caught_up: false }
         );
-        assert_eq!(next(&mut outbox, LOG), TurnOutcome::Gap { seq: 10, range: None });
+        assert!(outbox.next_turn().is_none());
+
+        // The new subscription reports the gap once the ring has no entry of the ended one.
+        let log = LogBounds { first: 1, last: 13 };
+        outbox.mark_ready(SubscriptionSlot(1));
+        next(&mut outbox, log);
+        outbox.resume(None, WhenFull::Wrap);
         outbox.check_invariants();
+        assert_eq!(next(&mut outbox, log), TurnOutcome::Gap { seq: 9, range: None });
+        assert_eq!(
+            next(&mut outbox, log),
+            TurnOutcome::Messages { seq: 10, offset: 10, count: 4, caught_up: false }
+        );
+    }
+
+    #[test]
+    fn nothing_is_reported_after_an_unsubscribe() {
+        let mut outbox = Outbox::new(4);
+        let slot = outbox.subscribe('o', 0, false);
+        outbox.resume(None, WhenFull::Wrap);
+        while let Some(turn) = outbox.next_turn() {
+            outbox.take(turn, LOG, 100, |_| &[]);
+        }
+        let slot = outbox.switch_log(slot, |_| 'n', Some(9), LOG).expect("the subscription is live");
+        let slot = outbox.switch_log(slot, |_| 'm', Some(9), LOG).expect("the subscription is live");
+        outbox.resume(None, WhenFull::Wrap);
+        outbox.unsubscribe(slot);
+        outbox.check_invariants();
+        assert_eq!(
+            next(&mut outbox, LOG),
+            TurnOutcome::Messages { seq: 6, offset: 6, count: 4, caught_up: false }
+        );
     }
 
     #[test]
@@ -176,7 +218,7 @@ mod tests {
             outbox.resume(Some(2), WhenFull::Stop);
             assert_eq!(
                 next(&mut outbox, LOG),
-                TurnOutcome::Gap { seq: 5, range: None },
+                TurnOutcome::Gap { seq: 4, range: None },
                 "{is_acknowledged_first}"
             );
             outbox.check_invariants();
