@@ -152,8 +152,10 @@ impl Notices {
             session: SessionId::from_bytes(stored.session),
             user: stored.user.as_deref().map(Into::into),
         };
-        // The channel needs no guard: its log has messages, which keep it alive.
-        self.table.lock().add(channel, notice, self.timeouts.clock().now(), &mut None).is_ok()
+        let existing = self.logs.channels.get(channel.as_str());
+        let mut guard = existing.and_then(|existing| self.logs.channels.acquire_existing(existing).ok());
+        let added = self.table.lock().add(channel, notice, self.timeouts.clock().now(), &mut guard);
+        added.is_ok()
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use encke_base::entropy::Entropy;
 use encke_base::executor::{BoxedTask, Executor};
+use encke_base::quota::QuotaOwner;
 use encke_broker::channel::{ChannelName, HistoryPart};
 use encke_broker::engine::{EngineError, EngineResponse, LogEngine};
 use encke_core::close::CloseReason;
@@ -319,9 +320,14 @@ fn remaining_notices_are_published_by_the_next_process() {
     let stored = sessions.subscriptions.join_leave().snapshot();
     assert_eq!(world.notices("/a/x"), [line('+', &ann)]);
     assert_eq!(stored.len(), 1, "{stored:?}");
+    let channels = &next.services.logs.channels;
+    let name = ChannelName::new("/a/x", 255).expect("it is valid");
+    let log = channels.acquire(&name, &QuotaOwner::Operator).expect("there is room");
     for notice in &stored {
         next.services.sessions.subscriptions.join_leave().restore(notice).expect("it is restored");
     }
+    drop(log);
+    assert!(channels.get("/a/x").is_some(), "the log is kept until the notice is published");
     // Nothing is published before the engine knows which logs it restores.
     let late = next.attach("carol", "*", None).session;
     assert!(next.subscribe(&late, "/a/x"));
