@@ -19,8 +19,8 @@ impl Sessions {
     /// inherit the permit of the connection that it replaces, so a client can reconnect at the limit even if
     /// the server has not noticed yet that its old connection is lost.
     ///
-    /// A connection that has already ended, or a poll that arrived before the session's connection, does not
-    /// take over a session. Its client may have aborted it and reconnected, and the newer connection
+    /// A connection that has already ended, or a poll or Bayeux WebSocket that arrived before the session's
+    /// connection, does not take over a session. Its client may have aborted it and reconnected, and the newer connection
     /// may have been attached first; the late request must not take the session from the newer connection.
     /// `has_ended` is called while the session's lock is held, so that no other connection is attached meanwhile.
     ///
@@ -119,10 +119,12 @@ impl Sessions {
                 Phase::Moved => return Err(AttachRefusal::Moved),
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
-            // Other transports may use a connection long after it was opened, and their clients do not try
-            // again.
-            let is_poll = matches!(request.wanted.kind, ConnectionKind::Poll { .. });
-            let is_late = || has_ended() || is_poll && request.arrival.precedes(state.arrival);
+            // Other clients may use a connection long after it was opened, and do not try again if refused. A
+            // message on a Bayeux WebSocket has the number of its socket: it may have been sent before the
+            // client opened a newer one.
+            let tries_again = matches!(request.wanted.kind, ConnectionKind::Poll { .. })
+                || request.wanted.dialect == DialectName::Bayeux;
+            let is_late = || has_ended() || tries_again && request.arrival.precedes(state.arrival);
             if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && is_late() {
                 return Err(AttachRefusal::AlreadyReconnected);
             }
@@ -237,6 +239,9 @@ mod tests {
     use encke_base::entropy::Entropy;
     use encke_base::executor::NoTasks;
     use encke_timeouts::Timeouts;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use encke_core::session::Heartbeat;
     use encke_timeouts::clock::Clock;
 
     use super::super::attach_request::SessionRequest;
@@ -255,25 +260,55 @@ mod tests {
         assembly::client_services(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events).sessions
     }
 
+    const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn request_of(arrival: Arrival) -> AttachRequest {
+        AttachRequest {
+            arrival,
+            wanted: SessionRequest::new(ConnectionKind::Stream(Heartbeat::Frame), DialectName::Json),
+            identity: Identity::ANONYMOUS,
+            address: ADDRESS,
+            can_open: true,
+        }
+    }
+
+    /// The older WebSocket may have been closed without notice, with a message that the server reads late.
+    #[test]
+    fn a_message_on_an_older_bayeux_socket_does_not_replace_a_newer_connection() {
+        for (dialect, refusal) in
+            [(DialectName::Bayeux, Some(AttachRefusal::AlreadyReconnected)), (DialectName::Json, None)]
+        {
+            let (sessions, permits) = (sessions(), Permits::new(9, usize::MAX));
+            let [older, newer] = [1, 2].map(Arrival::from_bits);
+            let attach = |arrival, resume: Option<&str>| {
+                let mut request = request_of(arrival);
+                request.wanted.dialect = dialect;
+                request.wanted.resume = resume.map(ToOwned::to_owned);
+                sessions.attach(&request, permits.take(ADDRESS), || false)
+            };
+            let first = attach(older, None).expect("a session");
+            let token = first.session.resume_token().expose().to_string();
+            attach(older, Some(&token)).expect("the same socket");
+            attach(newer, Some(&token)).expect("a newer socket");
+            assert_eq!(attach(older, Some(&token)).err(), refusal, "{dialect:?}");
+        }
+    }
+
     /// At the connection limit, a connection that claims a seq that was never sent is refused, and the
     /// connection that it tried to replace keeps its permit.
     #[test]
     fn refused_take_over_keeps_the_permit() {
         let (sessions, permits) = (sessions(), Permits::new(1, usize::MAX));
-        let address = std::net::IpAddr::from([127, 0, 0, 1]);
         let request = |resume, seq| AttachRequest {
-            arrival: Arrival::default(),
             wanted: SessionRequest {
                 resume,
                 seq,
                 only_resume: true,
                 ..SessionRequest::new(ConnectionKind::Events, DialectName::Json)
             },
-            identity: Identity::ANONYMOUS,
-            address,
-            can_open: true,
+            ..request_of(Arrival::default())
         };
-        let attach = |request| sessions.attach(&request, permits.take(address), || false);
+        let attach = |request| sessions.attach(&request, permits.take(ADDRESS), || false);
         let first = attach(request(None, None)).expect("the first connection");
         let token = Some(first.session.resume_token().expose().to_string());
         let refusal = attach(request(token.clone(), Some(1_000))).err();
