@@ -5,6 +5,7 @@
 //! - Connections: [`parking`], [`tls`], and [`outbound`] requests.
 //! - Observation: [`metrics`], [`trace`].
 //! - Fairness between users: [`quota`].
+//! - Hints in errors: [`nearest`].
 
 #![allow(
     clippy::len_without_is_empty,
@@ -20,6 +21,7 @@ pub mod executor;
 pub mod fail_point;
 pub mod locks;
 pub mod metrics;
+pub mod nearest;
 pub mod outbound;
 pub mod parking;
 pub mod process;

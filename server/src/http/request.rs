@@ -2,11 +2,16 @@
 
 use std::borrow::Cow;
 
+use encke_base::nearest::nearest;
 use hyper::header::{COOKIE, HOST, HeaderMap, HeaderValue};
 use hyper::{Request, Uri};
 use percent_encoding::percent_decode;
 
 use super::ApiError;
+
+/// Maximum length of an unknown name in an error, in characters. A name may be a token whose own name was
+/// forgotten, and errors are logged.
+const MAX_NAME_LENGTH: usize = 20;
 
 /// Prepares a request for its checks: the host of an absolute target replaces `Host` (RFC 9112, section
 /// 3.2.2).
@@ -40,6 +45,24 @@ pub(crate) fn parameters(uri: &Uri) -> form_urlencoded::Parse<'_> {
 /// Returns the last parameter of the query with this name.
 pub(crate) fn parameter<'a>(uri: &'a Uri, name: &str) -> Option<Cow<'a, str>> {
     parameters(uri).filter(|(parameter, _)| parameter == name).last().map(|(_, value)| value)
+}
+
+/// Checks that the parameters have no other names than these.
+///
+/// # Errors
+/// A name is unknown. The error contains the known name that is nearest to it, or all if none is similar.
+pub(crate) fn check_names<'a>(
+    names: impl IntoIterator<Item = Cow<'a, str>>,
+    known: &[&str],
+) -> Result<(), ApiError> {
+    let Some(unknown) = names.into_iter().find(|name| !known.contains(&&**name)) else { return Ok(()) };
+    let shown: String = unknown.chars().take(MAX_NAME_LENGTH).collect();
+    let hint = match nearest(&unknown, known) {
+        Some(name) => format!("did you mean {name}?"),
+        None if known.is_empty() => "this path has none".to_owned(),
+        None => format!("this path has {}", known.join(", ")),
+    };
+    Err(ApiError::bad_request(format!("unknown parameter: {}; {hint}", shown.escape_debug())))
 }
 
 /// Returns the names and values of all cookies.
@@ -82,5 +105,29 @@ mod tests {
         {
             assert_eq!(hosts(&format!("/?{query}"), &[]).is_ok(), is_valid, "{query}");
         }
+    }
+
+    #[test]
+    fn unknown_parameters_are_named_with_the_nearest_known_one() {
+        let known = &["channels", "last", "seq", "lastEventId"][..];
+        let all = "this path has channels, last, seq, lastEventId";
+        for (query, message) in [
+            ("", None),
+            ("channels=a&seq=1&seq=2", None),
+            ("chanels=a", Some("chanels; did you mean channels?".to_owned())),
+            ("seq=1&last-event-id=2", Some("last-event-id; did you mean lastEventId?".into())),
+            ("SEQ=1", Some("SEQ; did you mean seq?".into())),
+            ("x=1", Some(format!("x; {all}"))),
+            ("=1", Some(format!("; {all}"))),
+            ("a%0Ab", Some(format!("a\\nb; {all}"))),
+            ("s_0123456789abcdefgh.secret", Some(format!("s_0123456789abcdefgh; {all}"))),
+        ] {
+            let uri = Uri::try_from(format!("/?{query}")).expect("a URI");
+            let checked = check_names(parameters(&uri).map(|(name, _)| name), known);
+            let expected = message.map(|message| format!("unknown parameter: {message}"));
+            assert_eq!(checked.err().map(|error| error.to_string()), expected, "{query}");
+        }
+        let none = check_names(["x".into()], &[]).expect_err("an unknown name");
+        assert_eq!(none.to_string(), "unknown parameter: x; this path has none");
     }
 }

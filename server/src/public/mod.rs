@@ -9,6 +9,7 @@ mod ended_session_tests;
 mod events;
 mod long_poll;
 mod module;
+mod parameter_names;
 mod poll_loop;
 mod query;
 mod receive;

@@ -54,7 +54,8 @@ impl Query {
     }
 }
 
-/// Parses the query of an upgrade request. Returns `None` if a value is malformed. Unknown names are ignored.
+/// Parses the query of an upgrade request. Returns `None` if a value is malformed. Other names are
+/// ignored: `parameter_names` checks them.
 pub(crate) fn parse_query(query: &str) -> Option<(AdmitRequest, Json)> {
     let (mut wanted, mut dialect) =
         (admit_request(ConnectionKind::Stream(Heartbeat::Frame)), Json::default());
@@ -79,7 +80,7 @@ fn admit_request(kind: ConnectionKind) -> AdmitRequest {
     AdmitRequest { token: None, session: SessionRequest::new(kind, DialectName::Json) }
 }
 
-/// Reads a parameter that all transports have in common. Unknown names are ignored.
+/// Reads a parameter that all transports have in common. Other names are ignored.
 fn read_parameter(wanted: &mut AdmitRequest, name: &str, value: Cow<'_, str>) -> Result<(), ParseIntError> {
     match name {
         "resume" => wanted.session.resume = Some(value.into_owned()),

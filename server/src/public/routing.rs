@@ -23,7 +23,7 @@ use super::deadline::RequestTimeout;
 use super::module::module;
 use super::query::parse_query;
 use super::shared_socket::SharedSocket;
-use super::{bayeux, cors, events, long_poll, session_request, upgrade_response};
+use super::{bayeux, cors, events, long_poll, parameter_names, session_request, upgrade_response};
 use crate::admission::{Handshake, OpenConnection, RefusalReason};
 use crate::client::{AdmitRequest, Caller};
 use crate::connection::TcpSocket;
@@ -129,6 +129,11 @@ impl<'a> SessionlessConnection<'a> {
 
     fn serve_admitted(&self, arrived: Arrived) -> Answer<'a> {
         let context = &self.context.client;
+        let is_bayeux = self.context.bayeux.serves(arrived.request.uri().path());
+        // Before the backend is called, and before an upgrade.
+        if let Err(error) = parameter_names::check(&arrived.request, is_bayeux) {
+            return context.report_refusal(RefusalReason::Query, error, &arrived.caller).into();
+        }
         if context.access.may_need_async_auth()
             && let Some(wanted) = session_request::read(&arrived.request, &context.settings)
             && context.needs_async_auth(&arrived.caller, wanted.token.as_deref())

@@ -56,6 +56,40 @@ fn each_refusal_is_counted_and_logged_with_its_reason() {
     until("the connection is closed", || refusals(&server, "handshake_timeout") == 1.0);
 }
 
+/// Otherwise, a misspelt parameter would have no effect: `/poll?chanels=a` opened a session that received nothing.
+#[test]
+fn unknown_parameters_are_refused_before_anything_else_happens() {
+    let server = RunningServer::with(&["auth.origins=['https://page.example']"]);
+    let upgrade = "Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let request = |target: &str, headers: &str| {
+        let head =
+            format!("{target} HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://page.example\r\n{headers}\r\n");
+        encke_tests::http::send_request(server.public, &head)
+    };
+    let close = "Connection: close\r\n";
+    for (target, headers, message) in [
+        ("GET /ws?heartbeats=frame", upgrade, "heartbeats; did you mean heartbeat?"),
+        ("GET /ws?channels=a", upgrade, "channels; this path has resume, seq, token, heartbeat"),
+        ("GET /events?chanels=a", close, "chanels; did you mean channels?"),
+        ("GET /poll?chanels=a", close, "chanels; did you mean channels?"),
+        ("POST /poll?resume=a&tokne=b", close, "tokne; did you mean token?"),
+        ("GET /bayeux?tokens=a", upgrade, "tokens; did you mean token?"),
+        ("POST /bayeux?tokens=a", close, "tokens; did you mean token?"),
+    ] {
+        let before = refusals(&server, "query");
+        let refused = request(target, headers);
+        assert_eq!((refused.status, &*refused.error_code()), (400, "bad_request"), "{target}: {refused:?}");
+        assert_eq!(refused.json()["error"]["message"], format!("unknown parameter: {message}"), "{target}");
+        assert_eq!(refused.header("access-control-allow-origin"), Some("https://page.example"), "{target}");
+        assert_eq!(refusals(&server, "query"), before + 1.0, "{target}");
+    }
+    assert_eq!(server.admin.metrics().events("opened", "connect"), 0.0);
+    // Libraries add parameters by themselves, and a preflight repeats those of its request.
+    assert_eq!(request("GET /poll?channels=a&_=1795000000", close).status, 200);
+    assert_eq!(request("OPTIONS /poll?chanels=a", close).status, 204);
+}
+
 /// The data could break another client's parser. `server/core/src/message.rs` tests all of it.
 #[test]
 fn poisoned_data_is_malformed() {

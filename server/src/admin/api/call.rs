@@ -9,6 +9,7 @@ use super::{DEFAULT_LIMIT, HIGHEST_LIMIT};
 use crate::admin::context::Context;
 use crate::auth::Operator;
 use crate::http::ApiError;
+use crate::http::request::check_names;
 
 /// A request, as passed to a handler.
 pub(crate) struct ApiCall {
@@ -29,11 +30,9 @@ pub(super) struct Query(HashMap<String, String>);
 impl ApiCall {
     /// Parses the query, which may contain only these parameters.
     pub(super) fn query(&self, known: &[&str]) -> Result<Query, ApiError> {
-        let all: HashMap<_, _> = form_urlencoded::parse(self.query.as_bytes()).into_owned().collect();
-        match all.keys().find(|name| !known.contains(&name.as_str())) {
-            Some(name) => Err(ApiError::bad_request(format!("unknown parameter: {name}"))),
-            None => Ok(Query(all)),
-        }
+        let parameters = form_urlencoded::parse(self.query.as_bytes());
+        check_names(parameters.map(|(name, _)| name), known)?;
+        Ok(Query(parameters.into_owned().collect()))
     }
 }
 
