@@ -14,10 +14,12 @@ export type Transport = "websocket" | "events" | "poll";
 
 export interface Options {
   /**
-   * A JSON Web Token, or a function that fetches one. The function is called for each connection, and again when its token has
-   * expired. If it fails, the client waits and calls it again.
+   * A token, or a function that fetches one. The function is called for each connection, and again when its token has expired. If
+   * it throws or its result is malformed, the client waits and calls it again, and prints each cause once as a warning. If its
+   * result is null, the client gives up (`no_token`). White space around a token is removed. Then it must be a non-empty string
+   * without white space, `<`, `{` and `"`: neither an HTML page nor JSON. A token that the server refuses closes the client.
    */
-  token?: string | (() => string | Promise<string>);
+  token?: string | null | (() => string | null | Promise<string | null>);
   /** Channels and patterns to subscribe to when the client connects, optionally from a position. `unsubscribed` reports a refused one. */
   channels?: (string | ({ channel: string } & From))[];
   /** Transports to use, in order of preference. Default: all; without a `WebSocket` constructor, all except WebSocket. */
@@ -78,9 +80,12 @@ export interface Events {
 export type State =
   | { state: "connecting"; transport: Transport }
   | { state: "open"; transport: Transport }
-  /** Reconnects after `delay_ms`, or when the page becomes visible or online. */
+  /** Reconnects after `delay_ms`, or when the page becomes visible or online. `token`: the function `token` returned no token. */
   | { state: "waiting"; reason: string; delay_ms?: number }
-  /** Final. Closed by the server (`kicked`, `replaced`, `unauthorized`, `token_expired` if `token` is not a function, ...) or by `close` (`normal`). */
+  /**
+   * Final. Closed by the server (`kicked`, `replaced`, `unauthorized`, `token_expired` if `token` is not a function, ...), by
+   * `close` (`normal`), because the function `token` returned null (`no_token`), or because a fixed token is malformed (`token`).
+   */
   | { state: "closed"; reason: string };
 
 /** Over HTTP, a new session emits two of these: the first when the session is opened, the second (`recovered`) when its stream is opened. */
@@ -145,5 +150,8 @@ export interface Presence {
   incomplete?: string[];
 }
 
-/** Connects to the server at this URL: `http://host:8000`, `https://...`, `ws://...`, or, in a page, a path on the page's own server. */
+/**
+ * Connects to the server at this URL: `http://host:8000`, `https://...`, `ws://...`, or, in a page, a path on the page's own server.
+ * The client appends paths such as `/ws`. Throws a `TypeError` if the URL already has one of them, a query or another scheme.
+ */
 export function connect(url: string | { readonly href: string }, options?: Options): Client;

@@ -9,11 +9,14 @@ const MAX_HELD = 1024;
 const MAX_SEEN = 4096;
 
 const CLOSE = '{"close":{}}';
+const TOKEN = /^[^\s<{"]+$/; // No error page. A backend may issue tokens that are no JWTs.
+const OPTIONS = ["token", "channels", "transports", "hello_ms", "WebSocket"];
 
 export function connect(url, options = {}) {
+  checkOptions(options);
   const { token, channels = [], hello_ms = 10_000, WebSocket = globalThis.WebSocket } = options;
   const { transports = ["websocket", "events", "poll"].slice(WebSocket ? 0 : 1) } = options;
-  const base = new URL(url, globalThis.location?.href).href.replace(/^ws/, "http").replace(/\/?$/, "/");
+  const base = baseOf(url);
   const keys = `${Math.random()}-${Date.now()}-`;
   const listeners = {};
   const page = new AbortController();
@@ -23,7 +26,7 @@ export function connect(url, options = {}) {
   const commands = new Map();
   let session = {}; // Its query: `seq` is the last one emitted.
   let state = "connecting";
-  let link, timer, touchedAt, timeouts, auth;
+  let link, timer, touchedAt, timeouts, auth, tokenError;
   let lastId = 0, failures = 0, factor = 1;
   let at = 0, opened, betterAt = 0; // Indices of the current and the last working transport.
 
@@ -31,7 +34,18 @@ export function connect(url, options = {}) {
   const emit = (type, body) => listeners[type]?.forEach((listener) => Promise.resolve(body).then(listener));
   const setState = (now, more) => emit("state", { state: (state = now), ...more });
 
-  const tokenOf = async () => (typeof token === "function" ? token() : token);
+  const isFixed = typeof token !== "function";
+
+  // Returns null if `token` gives up.
+  async function tokenOf() {
+    if (isFixed && !token) return;
+    const value = isFixed ? token : await token();
+    if (value === null) return null;
+    const jwt = value?.trim?.();
+    if (TOKEN.test(jwt ?? "")) return jwt;
+    const what = jwt === undefined ? `a value of type ${typeof value}` : `a text that begins with "${jwt.slice(0, 16)}"`;
+    throw new TypeError(`expected a token, not ${what}`);
+  }
 
   async function open() {
     clearTimeout(timer);
@@ -39,8 +53,15 @@ export function connect(url, options = {}) {
     const mine = (link = { transport, sent: 0, held: [] });
     setState("connecting", { transport });
     touch(mine);
-    const jwt = await tokenOf().catch(() => lost(mine, { reason: "token", answered: true }));
+    const jwt = await tokenOf().catch((error) => {
+      if (mine !== link) return;
+      if (tokenError !== String(error)) console.warn("encke: the option token failed:", error);
+      tokenError = String(error);
+      lost(mine, { reason: "token", answered: true, isFinal: isFixed });
+    });
     if (mine !== link) return;
+    if (jwt === null) return finish("no_token");
+    tokenError = undefined;
     mine.query = auth = jwt ? { token: jwt } : {};
     touch(mine);
     try {
@@ -179,7 +200,7 @@ export function connect(url, options = {}) {
     if (mine !== link) return;
     reason ||= "connection_lost";
     dropLink();
-    if (isFinal || (reason === "token_expired" && typeof token !== "function")) return finish(reason);
+    if (isFinal || (reason === "token_expired" && isFixed)) return finish(reason);
     for (const command of commands.values()) {
       // 1009: message too long.
       if (command.link === mine && (command.kind === "call" || status === 1009)) fail(command);
@@ -384,4 +405,30 @@ export function connect(url, options = {}) {
       await closing;
     },
   };
+}
+
+function baseOf(url) {
+  const { href, protocol, pathname } = new URL(url, globalThis.location?.href);
+  const path = /\/(ws|events|poll|encke\.js)$/.exec(pathname)?.[0];
+  const wrong = !/^(http|ws)s?:$/.test(protocol) ? `the scheme ${protocol}` : /[?#]/.test(href) ? "a query or fragment" : path && `the path ${path}`;
+  if (!wrong) return href.replace(/^ws/, "http").replace(/\/?$/, "/");
+  throw new TypeError(`encke: ${wrong} in the URL; expected the server's address, such as http://host:8000, to which the client appends paths such as /ws`);
+}
+
+function checkOptions(options) {
+  for (const name of Object.keys(options)) {
+    if (OPTIONS.includes(name)) continue;
+    const [nearest] = [...OPTIONS].sort((one, other) => distance(name, one) - distance(name, other));
+    console.warn(`encke: unknown option ${name}; the nearest is ${nearest}`);
+  }
+}
+
+// Levenshtein distance.
+function distance(from, to) {
+  let row = [...to, 0].map((_, column) => column);
+  for (const letter of from) {
+    let left = row[0] + 1;
+    row = row.map((above, column) => (left = column ? Math.min(left + 1, above + 1, row[column - 1] + (letter !== to[column - 1])) : left));
+  }
+  return row[to.length];
 }

@@ -12,6 +12,7 @@ class Socket {
   static all = [];
   sent = [];
   constructor(url) {
+    this.url = String(url);
     this.query = Object.fromEntries(new URL(url).searchParams);
     Socket.all.push(this);
   }
@@ -51,6 +52,19 @@ async function begin(options) {
 async function next(count) {
   for (const since = Date.now(); Socket.all.length < count; await turn()) assert(Date.now() - since < 15_000, "the client reconnects");
   return Socket.all.at(-1);
+}
+
+/** Returns the warnings that the client prints meanwhile. */
+async function warningsOf(test) {
+  const warnings = [];
+  const { warn } = console;
+  console.warn = (...parts) => warnings.push(parts.join(" "));
+  try {
+    await test();
+  } finally {
+    console.warn = warn;
+  }
+  return warnings;
 }
 
 const rules = {
@@ -285,6 +299,96 @@ const rules = {
       assert.deepEqual([states.includes("waiting"), states.includes("closed")], [!isFinal, Boolean(isFinal)], String(code));
       await client.close();
     }
+  },
+
+  async "a failed or malformed token is fetched again, each cause is reported once, and null is final"() {
+    const page = "<!DOCTYPE html><h1>Bad Gateway</h1>";
+    const fetched = [() => { throw new Error("offline"); }, () => Promise.reject(new Error("offline")), () => page, () => page];
+    for (const value of ["", " \n", "Bad Gateway", '{"token":"a.b.c"}', undefined, {}, 7]) fetched.push(() => value);
+    fetched.push(() => "a.b.c\n", () => page, async () => " an-opaque|token@example.org ", () => null);
+    let calls = 0;
+    const warnings = await warningsOf(async () => {
+      const { client, of } = await begin({ token: () => fetched[calls++]() });
+      const { random } = Math;
+      Math.random = () => 0; // Reconnect immediately.
+      const first = await next(1);
+      assert.deepEqual([calls, first.query.token], [12, "a.b.c"]);
+      first.closes(1006);
+      const second = await next(2);
+      assert.deepEqual([calls, second.query.token], [14, "an-opaque|token@example.org"]);
+      const waits = of("state").filter(({ state }) => state === "waiting").map(({ reason }) => reason);
+      assert.deepEqual(waits, [...Array(11).fill("token"), "connection_lost", "token"]);
+      second.closes(4003, "token_expired");
+      for (const since = Date.now(); client.state !== "closed"; await turn()) assert(Date.now() - since < 10_000);
+      await turn();
+      assert.deepEqual([of("state").at(-1), Socket.all.length], [{ state: "closed", reason: "no_token" }, 2]);
+      Math.random = random;
+    });
+    const begins = ["<!DOCTYPE html><", "", "Bad Gateway", '{"token":"a.b.c"'].map((start) => `a text that begins with "${start}"`);
+    const types = ["undefined", "object", "number"].map((type) => `a value of type ${type}`);
+    const causes = [...begins, ...types, begins[0]].map((given) => `TypeError: expected a token, not ${given}`);
+    assert.deepEqual(warnings, ["Error: offline", ...causes].map((cause) => `encke: the option token failed: ${cause}`));
+  },
+
+  async "a well-formed token that the server refuses is final, as is a malformed one that is fixed"() {
+    const { client, of } = await begin({ token: async () => "a.b.c" });
+    Socket.all[0].closes(4102, "unauthorized");
+    await turn();
+    assert.deepEqual([client.state, of("state").at(-1).reason], ["closed", "unauthorized"]);
+    const warnings = await warningsOf(async () => {
+      const { of } = await begin({ token: "not a token" });
+      assert.deepEqual([of("state").at(-1), Socket.all.length], [{ state: "closed", reason: "token" }, 0]);
+    });
+    assert.equal(warnings.length, 1);
+    const trimmed = await begin({ token: "a.b.c\n" });
+    assert.equal(Socket.all[0].query.token, "a.b.c");
+    await trimmed.client.close();
+    for (const token of [undefined, null, ""]) {
+      const { client } = await begin({ token });
+      assert.equal(Socket.all[0].query.token, undefined);
+      await client.close();
+    }
+  },
+
+  async "a URL that is not the server's address is refused at once"() {
+    for (const [url, wrong] of [
+      ["http://host/ws", "the path /ws"],
+      ["https://host/encke/events", "the path /events"],
+      ["ws://host/poll", "the path /poll"],
+      ["http://host/encke.js", "the path /encke.js"],
+      ["localhost:8000", "the scheme localhost:"],
+      ["ftp://host", "the scheme ftp:"],
+      ["http://host?token=secret", "a query or fragment"],
+      ["http://host/#", "a query or fragment"],
+    ]) {
+      const message = `encke: ${wrong} in the URL; expected the server's address, such as http://host:8000, to which the client appends paths such as /ws`;
+      assert.throws(() => connect(url, { WebSocket: Socket }), { name: "TypeError", message }, url);
+    }
+    assert.throws(() => connect("/", { WebSocket: Socket }), TypeError);
+    for (const [url, expected] of [
+      ["http://host", "ws://host/ws"],
+      ["https://host/", "wss://host/ws"],
+      ["ws://host:8000", "ws://host:8000/ws"],
+      [new URL("wss://host/encke"), "wss://host/encke/ws"],
+      ["http://host/ws/", "ws://host/ws/ws"],
+      ["http://host/views", "ws://host/views/ws"],
+    ]) {
+      Socket.all.length = 0;
+      const client = connect(url, { WebSocket: Socket });
+      await turn();
+      assert.equal(Socket.all[0].url.split("?")[0], expected);
+      await client.close();
+    }
+  },
+
+  async "an unknown option is reported with the nearest option"() {
+    const options = { chanels: [], Token: "a.b.c", webSocket: Socket, transport: ["poll"], helo_ms: 1, channels: [] };
+    const warnings = await warningsOf(async () => {
+      const { client } = await begin(options);
+      await client.close();
+    });
+    const pairs = [["chanels", "channels"], ["Token", "token"], ["webSocket", "WebSocket"], ["transport", "transports"], ["helo_ms", "hello_ms"]];
+    assert.deepEqual(warnings, pairs.map(([name, nearest]) => `encke: unknown option ${name}; the nearest is ${nearest}`));
   },
 
   async "a transport that has worked is abandoned after three failures, others after one"() {

@@ -13,6 +13,7 @@ client.on("state", (now) => {
   else if (now.state === "closed") console.log(now.reason);
 });
 client.on("fallback", ({ from, to }) => console.log(from, to));
+connect("/", { token: async () => null });
 // @ts-expect-error There is no such event.
 client.on("mesage", () => {});
 // @ts-expect-error The property is read-only.

@@ -61,6 +61,21 @@ fn a_missing_token_is_requested_again() {
     }
 }
 
+/// The client asks again instead of sending the malformed token, which the server would refuse for good.
+#[test]
+fn a_malformed_token_is_requested_again() {
+    for kind in KINDS_WITH_ONE_PAGE {
+        let server = RunningServer::with_tokens(&[]);
+        let good = format!("{}\n", expiring_in(3_600));
+        let tokens = json!(["<!DOCTYPE html><h1>Bad Gateway</h1>", "", good]);
+        let client = kind.start(&server, server.public, &json!({ "tokens": tokens }));
+        await_open(&client, 1);
+        assert_eq!(states(&client).iter().filter(|state| *state == "waiting").count(), 2, "{kind:?}");
+        let waited = client.values("state").into_iter().find(|state| state["state"] == "waiting");
+        assert_eq!(waited.expect("the client has waited")["reason"], "token", "{kind:?}");
+    }
+}
+
 /// With a fixed token, trying again would be futile.
 #[test]
 fn a_client_does_not_retry_a_rejected_token() {
@@ -68,7 +83,8 @@ fn a_client_does_not_retry_a_rejected_token() {
         let server = RunningServer::with_tokens(&[]);
         for (token, reason) in [
             (json!(token("alice", json!({"exp": 1}))), "token_expired"),
-            (json!("not a token"), "unauthorized"),
+            (json!("not-a-jwt"), "unauthorized"),
+            (json!("not a token"), "token"),
             (Value::Null, "unauthorized"),
         ] {
             let client = kind.start(&server, server.public, &json!({"channels": ["news"], "token": token}));
