@@ -75,9 +75,10 @@ pub(in crate::public) fn read_head(
 pub(crate) fn request_with_body(
     request: Request<String>,
     address: std::net::IpAddr,
+    arrival: crate::session::Arrival,
     context: &client::Services,
 ) -> BayeuxRequest {
-    let caller = Caller::from_request(&request, address, &context.access.auth);
+    let caller = Caller::from_request(&request, address, &context.access.auth).with_arrival(arrival);
     let (head, messages) = request.into_parts();
     let requester = Requester { caller, query_token: None, headers: head.headers };
     BayeuxRequest { requester, version: head.version, callback: None, messages, body: None }

@@ -12,7 +12,7 @@ use hyper::header::{CONNECTION, COOKIE, HeaderMap, HeaderValue};
 use tokio::io::AsyncWriteExt;
 
 use super::polls::{HeldPollGuard, hold};
-use super::{HttpResponse, SimulatedServer, SimulatedSocket, Task, socket};
+use super::{HttpResponse, RequestArrival, SimulatedServer, SimulatedSocket, Task, socket};
 use crate::client::Caller;
 use crate::connection::transport::poll::{self, ResponseWriter};
 use crate::public::{Requester, SharedSocket, SocketUpgrade, request_with_body, serve_socket};
@@ -47,6 +47,7 @@ impl SimulatedServer {
         socket: impl SimulatedSocket,
         address: IpAddr,
         connect: ConnectRequest,
+        arrival: RequestArrival,
         held: impl FnOnce(AcceptedConnect) + Send + 'static,
     ) -> Task {
         let public = Arc::clone(&self.public);
@@ -62,7 +63,7 @@ impl SimulatedServer {
                     .insert(COOKIE, HeaderValue::try_from(cookie).expect("letters and digits"));
             }
             let socket = SharedSocket::new(socket::Adapter(socket), Vec::new());
-            let answered = request_with_body(request, address, client)
+            let answered = request_with_body(request, address, arrival.0, client)
                 .answer(&public, || (), || socket.has_disconnected())
                 .await;
             let (mut socket, _) = socket.into_parts(b"");
@@ -99,7 +100,8 @@ impl SimulatedServer {
 
     /// Serves a WebSocket whose upgrade request was just answered with 101.
     pub fn serve_bayeux_socket(&self, socket: impl SimulatedSocket, address: IpAddr) -> Task {
-        let caller = Caller::from_request(&Request::new(()), address, &self.public.client.access.auth);
+        let caller = Caller::from_request(&Request::new(()), address, &self.public.client.access.auth)
+            .with_arrival(self.public.arrivals.next());
         let open_connection = self.public.connections.enter(None);
         let requester = Requester { caller, query_token: None, headers: HeaderMap::new() };
         let upgrade = SocketUpgrade { requester, _open_connection: open_connection };
@@ -116,7 +118,8 @@ impl SimulatedServer {
     ) -> Task {
         let public = Arc::clone(&self.public);
         Box::pin(async move {
-            let asked = request_with_body(request(body, true), address, &public.client);
+            let arrival = public.arrivals.next();
+            let asked = request_with_body(request(body, true), address, arrival, &public.client);
             if let Err(reply) = asked.answer(&public, || (), || false).await {
                 answer((*reply).into());
             }

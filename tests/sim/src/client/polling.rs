@@ -67,7 +67,7 @@ impl Simulation {
             PollRequest::Connect(connect) => {
                 let (all, browser) = (std::sync::Arc::clone(&self.held), connect.browser);
                 let held = move |held| all.lock().push((number, browser, held));
-                let task = self.server.serve_connect(socket, address, connect, held);
+                let task = self.server.serve_connect(socket, address, connect, arrival, held);
                 return self.serve(number, task);
             }
         };

@@ -214,7 +214,8 @@ impl Simulation {
         // A Bayeux WebSocket without a session is served until its next message is late.
         let without_session =
             latest + nanos(config.limits.keep_alive_timeout) + nanos(config.limits.handshake_timeout);
-        // Unread input shows the server that the client is alive. Before the server reads more of it, it may wait for the backend.
+        // Unread input shows the server that the client is alive. Before it reads more, it may wait for the
+        // backend.
         let longest_backlog = MAX_UNREAD_COMMANDS * nanos(self.scenario.hook_timeout);
         let now = self.server.now().as_nanos();
         let unnoticed = self.connections.iter().flatten().find_map(|connection| {
