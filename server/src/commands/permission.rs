@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use encke_broker::channel::ChannelName;
+use encke_broker::engine::EngineResponse;
 use encke_core::dialect::CommandError;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 
 use super::CommandContext;
 use super::errors::{bad_channel, forbidden, invalid_answer, not_allowed};
@@ -14,8 +14,8 @@ use crate::auth::{Identity, Permission};
 use crate::backend::{Approval, HookKind, HookRequest};
 use crate::client::Services;
 
-/// Future that completes with the channel that the backend approves, which may be another one.
-pub(super) type ApprovedChannel = BoxFuture<'static, Result<ChannelName, CommandError>>;
+/// Channel that the client may use, which may be another than the requested one, or the error.
+pub(super) type ApprovedChannel = EngineResponse<Result<ChannelName, CommandError>>;
 
 impl CommandContext<'_> {
     /// Returns the channel's name, if the server's own checks allow the client to do this.
@@ -29,29 +29,29 @@ impl CommandContext<'_> {
         Ok(name)
     }
 
-    /// Asks the backend whether the client may subscribe to a channel, or read about it. `None` if the session is
-    /// already subscribed, or if this hook is disabled.
-    pub(super) fn ask_to_subscribe(
-        self,
-        permission: Permission,
-        name: &ChannelName,
-    ) -> Option<ApprovedChannel> {
+    /// Asks the backend whether the client may subscribe to a channel, or read about it. The server's own checks
+    /// have allowed the requested channel. The backend is not asked if the session is already subscribed to the
+    /// channel, or to the one that the backend has named instead, or if the hook is disabled.
+    pub(super) fn approved_channel(self, permission: Permission, name: &ChannelName) -> ApprovedChannel {
         let Self { session, services, .. } = self;
-        services.access.backend_for(HookKind::Subscribe)?;
-        if services.sessions.subscriptions.is_subscribed(session, name.as_str()) {
-            return None;
+        if services.access.backend_for(HookKind::Subscribe).is_none() {
+            return EngineResponse::Ready(Ok(name.clone()));
+        }
+        if let Some(subscribed) = services.sessions.subscriptions.subscribed_channel(session, name.as_str()) {
+            let allowed = services.check(&session.identity(), permission, &subscribed);
+            return EngineResponse::Ready(allowed.map(|()| subscribed));
         }
         let request = || HookRequest { channel: Some(name.as_str()), ..HookRequest::default() };
-        let answer = self.ask::<Approval>(HookKind::Subscribe, request)?;
+        let Some(answer) = self.ask::<Approval>(HookKind::Subscribe, request) else {
+            return EngineResponse::Ready(Ok(name.clone()));
+        };
         let (services, session) = (Arc::clone(services), services.sessions.table.clone_handle(session));
         let name = name.clone();
-        Some(
-            async move {
-                let Some(other) = answer.await?.channel else { return Ok(name) };
-                services.replaced_channel(HookKind::Subscribe, &session.identity(), permission, &other)
-            }
-            .boxed(),
-        )
+        let approved = async move {
+            let Some(other) = answer.await?.channel else { return Ok(name) };
+            services.replaced_channel(HookKind::Subscribe, &session.identity(), permission, &other)
+        };
+        EngineResponse::Pending(approved.boxed())
     }
 }
 

@@ -25,8 +25,9 @@ const BYTES_WITHOUT_SESSION: usize = 80;
 /// Lists the subscribers of a channel, if the backend allows the client to subscribe to it.
 pub(super) fn presence(context: CommandContext<'_>, channel: &str) -> StartedCommand {
     let name = context.allowed_channel(Permission::Presence, channel)?;
-    let Some(approved) = context.ask_to_subscribe(Permission::Presence, &name) else {
-        return Ok(list(context.services, &name));
+    let approved = match context.approved_channel(Permission::Presence, &name) {
+        EngineResponse::Ready(name) => return Ok(list(context.services, &name?)),
+        EngineResponse::Pending(approved) => approved,
     };
     let services = Arc::clone(context.services);
     let listed = async move { list(&services, &approved.await?).into_future().await };

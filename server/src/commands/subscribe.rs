@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 
 use super::{CommandContext, StartedCommand};
 use crate::auth::Permission;
-use crate::session::SubscribeOutcome;
+use crate::session::{Rename, SubscribeOutcome};
 
 pub(super) fn subscribe(
     context: CommandContext<'_>,
@@ -35,15 +35,22 @@ pub(crate) fn subscribe_to(
     begin: &StartPosition<'_>,
 ) -> EngineResponse<Result<SubscribeOutcome, CommandError>> {
     let CommandContext { session, services, source } = context;
-    let Some(approved) = context.ask_to_subscribe(Permission::Subscribe, name) else {
-        let subscribed = services.sessions.subscriptions.subscribe(session, source, name, begin);
-        return subscribed.map(|subscribed| subscribed.map_err(CommandError::from));
+    let approved = match context.approved_channel(Permission::Subscribe, name) {
+        EngineResponse::Ready(Ok(name)) => {
+            let subscribed = services.sessions.subscriptions.subscribe(session, source, &name, begin);
+            return subscribed.map(|subscribed| subscribed.map_err(CommandError::from));
+        }
+        EngineResponse::Ready(Err(error)) => return EngineResponse::Ready(Err(error)),
+        EngineResponse::Pending(approved) => approved,
     };
     let (sessions, session) = (Arc::clone(&services.sessions), services.sessions.table.clone_handle(session));
-    let begin = begin.clone().into_owned();
+    let (requested, begin) = (name.clone(), begin.clone().into_owned());
     let subscribed = async move {
-        let name = approved.await?;
-        Ok(sessions.subscriptions.subscribe(&session, source, &name, &begin).into_future().await?)
+        let actual = approved.await?;
+        let subscriptions = &sessions.subscriptions;
+        let outcome = subscriptions.subscribe(&session, source, &actual, &begin).into_future().await?;
+        subscriptions.add_rename(&session, Rename { requested, actual });
+        Ok(outcome)
     };
     EngineResponse::Pending(subscribed.boxed())
 }

@@ -6,10 +6,8 @@ use encke_broker::channel::ChannelName;
 use encke_broker::engine::{EngineResponse, join_responses};
 use encke_core::dialect::{CommandError, StartPosition, Success};
 use futures_util::FutureExt;
-use futures_util::future::join_all;
 
 use super::errors::forbidden;
-use super::permission::ApprovedChannel;
 use super::{CommandContext, CommandOutcome, StartedCommand};
 use crate::auth::Permission;
 use crate::session::{CommandSource, SessionHandle, Sessions, SubscribeError};
@@ -30,25 +28,33 @@ pub(super) fn subscribe_all(context: CommandContext<'_>, channels: &[Cow<'_, str
     let is_new = |name: &ChannelName| !services.sessions.subscriptions.is_subscribed(session, name.as_str());
     let new: Vec<ChannelName> = names.into_iter().filter(is_new).collect();
     let (sessions, session) = (Arc::clone(&services.sessions), services.sessions.table.clone_handle(session));
-    let asked: Vec<(ChannelName, ApprovedChannel)> = new
-        .iter()
-        .filter_map(|name| Some((name.clone(), context.ask_to_subscribe(Permission::Subscribe, name)?)))
-        .collect();
-    if asked.is_empty() {
-        return Ok(subscribe_to_new(sessions, session, source, new));
-    }
+    let approved = new.iter().map(|name| context.approved_channel(Permission::Subscribe, name));
     // Wait for all decisions before the first subscription begins: other clients may be notified of it.
-    let subscribed = async move {
-        let (names, decisions): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
-        for (name, approved) in names.iter().zip(join_all(decisions).await) {
-            if approved? != *name {
-                // The reply cannot name another channel.
-                return Err(forbidden("the backend has replaced a channel"));
-            }
+    let approved = match join_responses(approved.collect()) {
+        EngineResponse::Ready(approved) => {
+            check_names(&new, approved)?;
+            return Ok(subscribe_to_new(sessions, session, source, new));
         }
+        EngineResponse::Pending(approved) => approved,
+    };
+    let subscribed = async move {
+        check_names(&new, approved.await)?;
         subscribe_to_new(sessions, session, source, new).into_future().await
     };
     Ok(EngineResponse::Pending(subscribed.boxed()))
+}
+
+/// Checks that all channels are approved, and none of them replaced: the reply cannot name another channel.
+fn check_names(
+    names: &[ChannelName],
+    approved: Vec<Result<ChannelName, CommandError>>,
+) -> Result<(), CommandError> {
+    for (name, approved) in names.iter().zip(approved) {
+        if approved? != *name {
+            return Err(forbidden("the backend has replaced a channel"));
+        }
+    }
+    Ok(())
 }
 
 /// Subscribes to channels that the client may subscribe to: to all or to none.

@@ -34,7 +34,7 @@ pub(crate) use subscriptions::{
     SubscribeError, SubscribeOutcome, take_batch,
 };
 pub(crate) use table::{
-    DeliveryOutcome, Mailbox, ParkedConnection, ParkedMailbox, PendingWork, ReadOutcome, SessionCell,
+    DeliveryOutcome, Mailbox, ParkedConnection, ParkedMailbox, PendingWork, ReadOutcome, Rename, SessionCell,
     SessionHandle, SessionTable, SessionView, Signals, StoredEnd, StoredNotice, StoredSession, TableLimits,
 };
 pub(crate) use transport::Transport;

@@ -176,7 +176,7 @@ impl Sessions {
             poll_advice: PollAdvice::default(),
             identity: request.identity.clone(),
             parked: None,
-            eviction_position: None,
+            rare: None,
         };
         let (id, secret) = (SessionId::random(&self.entropy), ResumeSecret::random(&self.entropy));
         let session = self.table.occupy(id, Some(secret), state);

@@ -16,8 +16,8 @@ use crate::session::id::SecretDigest;
 use crate::session::panics::unless_panicked;
 use crate::session::session_ref::SessionRef;
 use crate::session::table::{
-    DIALECTS, NotRestored, PollAdvice, SessionCell, SessionHandle, SessionState, StoredEnd, StoredSession,
-    TRANSPORTS, index_of, value_at,
+    DIALECTS, NotRestored, PollAdvice, Rename, SessionCell, SessionHandle, SessionState, StoredEnd,
+    StoredRename, StoredSession, TRANSPORTS, index_of, value_at,
 };
 
 /// Restored sessions, with their quota owners and how long each has been without a connection.
@@ -40,7 +40,12 @@ impl Sessions {
     pub(crate) fn estimate_snapshot(&self) -> usize {
         let sessions = self.table.registry().pages().flatten();
         let sizes = sessions.map(|session| {
-            SESSION_BYTES + SUBSCRIPTION_BYTES * session.lock().machine.outbox().channels().count()
+            let state = session.lock();
+            let renames = state.renames().iter().map(|Rename { requested, actual }| {
+                SUBSCRIPTION_BYTES + requested.as_str().len() + actual.as_str().len()
+            });
+            let channels = state.machine.outbox().channels().count();
+            SESSION_BYTES + SUBSCRIPTION_BYTES * channels + renames.sum::<usize>()
         });
         sizes.sum()
     }
@@ -94,10 +99,10 @@ impl Sessions {
             advised_pause: state.poll_advice.pause,
             identity: state.identity.record(),
             owner: state
-                .eviction_position
-                .as_ref()
+                .eviction_position()
                 .map_or(QuotaOwner::Operator, |position| position.owner.clone())
                 .to_text(),
+            renames: state.renames().iter().map(StoredRename::from).collect(),
         };
         Some((stored, channels.collect()))
     }
@@ -140,11 +145,14 @@ impl Sessions {
             poll_advice: PollAdvice { all: stored.advised_all, pause: stored.advised_pause },
             identity: Identity::restore(stored.identity),
             parked: None,
-            eviction_position: None,
+            rare: None,
         };
         let session = self.table.occupy(id, None, state).ok_or(NotRestored::TooManySessions)?;
         let outbox = self.subscriptions.restore(&session, &stored.machine.outbox, logs);
         outbox.and_then(|outbox| self.enter(&session, outbox))?;
+        for rename in stored.renames.iter().filter_map(StoredRename::rename) {
+            self.subscriptions.add_rename(&session, rename);
+        }
         self.table.restored_credentials().add(id, SecretDigest(stored.secret_digest));
         self.metrics.sessions.phase_changed(None, Phase::Suspended);
         // This step also requests the session's next deadline from the wheel.
@@ -170,7 +178,7 @@ impl Sessions {
         sessions.sort_by_key(|(detached_for, ..)| std::cmp::Reverse(*detached_for));
         for (_, owner, session) in sessions {
             let mut state = session.lock();
-            if state.machine.phase() == Phase::Suspended && state.eviction_position.is_none() {
+            if state.machine.phase() == Phase::Suspended && state.eviction_position().is_none() {
                 self.lifecycle.suspended.add(session.id(), &mut state, owner);
             }
         }

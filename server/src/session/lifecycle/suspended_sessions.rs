@@ -18,23 +18,21 @@ impl SuspendedSessions {
     /// Adds a restored session.
     pub(super) fn add(&self, id: SessionId, state: &mut SessionState, owner: QuotaOwner) {
         let number = self.0.lock().insert(&owner, id);
-        state.eviction_position = Some(Box::new(EvictionPosition { owner, number }));
+        state.replace_eviction_position(Some(EvictionPosition { owner, number }));
     }
 
     /// Updates the position after a change of phase. `address` is the address of the connection, if there is
     /// one.
     pub(super) fn phase_changed(&self, id: SessionId, state: &mut SessionState, address: Option<IpAddr>) {
         let is_suspended = matches!(state.machine.phase(), Phase::Suspended | Phase::Moved);
-        match (address, state.eviction_position.take()) {
-            (Some(address), None) if is_suspended => {
-                let owner = QuotaOwner::new(state.identity.shared_user(), address);
-                let number = self.0.lock().insert(&owner, id);
-                state.eviction_position = Some(Box::new(EvictionPosition { owner, number }));
+        if !is_suspended {
+            if let Some(position) = state.replace_eviction_position(None) {
+                self.0.lock().remove(&position.owner, position.number);
             }
-            (_, Some(position)) if !is_suspended => {
-                _ = self.0.lock().remove(&position.owner, position.number)
-            }
-            (_, position) => state.eviction_position = position,
+        } else if let (Some(address), None) = (address, state.eviction_position()) {
+            let owner = QuotaOwner::new(state.identity.shared_user(), address);
+            let number = self.0.lock().insert(&owner, id);
+            state.replace_eviction_position(Some(EvictionPosition { owner, number }));
         }
     }
 

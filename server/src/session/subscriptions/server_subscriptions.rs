@@ -36,7 +36,8 @@ impl Subscriptions {
         )
     }
 
-    /// Unsubscribes a session on behalf of the backend. Has no effect if the session is not subscribed.
+    /// Unsubscribes a session on behalf of the backend, from a channel named as for [`Self::unsubscribe`]. Has no
+    /// effect if the session is not subscribed.
     ///
     /// # Errors
     /// Returns [`SubscribeError`] if the session has ended or moved.
@@ -51,9 +52,11 @@ impl Subscriptions {
                 Phase::Moved => return Err(SubscribeError::Draining),
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
-            let found = state.find(name.as_str()).map(|(slot, subscription)| (slot, subscription.clone()));
+            let found = state.find_by_either_name(name.as_str());
+            let found = found.map(|(slot, subscription)| (slot, subscription.clone()));
             if let Some((slot, subscription)) = &found {
                 state.machine.outbox_mut().unsubscribe_with_notice(*slot);
+                state.forget_renames(subscription.channel.name());
                 self.join_leave().enqueue_leave(session, &state.identity, &subscription.channel);
             }
             Ok(found)

@@ -18,7 +18,7 @@ use super::subscription_start::SubscriptionStart;
 use crate::auth::{Identity, Permission};
 use crate::session::channels::{SessionLogs, SessionOutbox, SubscribedChannel};
 use crate::session::session_ref::SessionRef;
-use crate::session::table::{SessionCell, SessionState, SessionTable};
+use crate::session::table::{Rename, SessionCell, SessionState, SessionTable};
 
 /// Limits on sessions.
 #[derive(Clone, Copy, Debug)]
@@ -241,16 +241,33 @@ impl Subscriptions {
         session.lock().find(name).is_some()
     }
 
-    /// Unsubscribes a session. Has no effect if the session is not subscribed, or no longer accepts input
-    /// from this source.
+    /// Returns the channel that the session is subscribed to under this name: the channel itself, or the one
+    /// that the backend named instead.
+    pub(crate) fn subscribed_channel(&self, session: &SessionCell, name: &str) -> Option<ChannelName> {
+        let state = session.lock();
+        let (_, subscription) = state.find_by_either_name(name)?;
+        Some(subscription.channel.name().clone())
+    }
+
+    /// Records that the session has been subscribed to another channel than the requested one, so that the
+    /// client can use either name to unsubscribe. Has no effect if the subscription has ended in the meantime.
+    pub(crate) fn add_rename(&self, session: &SessionCell, rename: Rename) {
+        if rename.requested != rename.actual {
+            self.table.change(session, |state| state.add_rename(rename, self.limits.subscriptions));
+        }
+    }
+
+    /// Unsubscribes a session from a channel, named either by its own name or by the name that was requested.
+    /// Has no effect if the session is not subscribed, or no longer accepts input from this source.
     pub(crate) fn unsubscribe(&self, session: &SessionCell, source: CommandSource, name: &str) {
         let subscription = self.table.change(session, |state| {
-            let found = source.is_current(state).then(|| state.find(name))?;
+            let found = source.is_current(state).then(|| state.find_by_either_name(name))?;
             // Clients cannot unsubscribe from direct messages.
             let (slot, subscription) =
                 found.filter(|(_, subscription)| !subscription.channel.name().is_direct())?;
             let subscription = subscription.clone();
             state.machine.outbox_mut().unsubscribe(slot);
+            state.forget_renames(subscription.channel.name());
             self.join_leave.enqueue_leave(session, &state.identity, &subscription.channel);
             Some(subscription)
         });
@@ -276,6 +293,9 @@ impl Subscriptions {
                 // The caller notifies the client.
                 outbox.unsubscribe_already_notified(*slot, EndReason::Forbidden);
                 self.join_leave.enqueue_leave(session, identity, &subscription.channel);
+            }
+            for (_, subscription) in &forbidden {
+                state.forget_renames(subscription.channel.name());
             }
             forbidden
         });

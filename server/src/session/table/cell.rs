@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use encke_base::arena::{Arena, OwnedSlotGuard, Slot as ArenaSlot, SlotState};
 use encke_base::locks::{MappedMutexGuard, Mutex, MutexGuard, level};
-use encke_base::quota::QuotaOwner;
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
 use encke_core::session::Session;
@@ -15,6 +14,7 @@ use encke_timeouts::{Timer, TimerRef};
 
 use super::mailbox::{Mailbox, ParkedMailbox};
 use super::pending_work::{DeliveryOutcome, PendingWork, ReadOutcome};
+use super::rare_state::RareState;
 use crate::admission::RateLimiter;
 use crate::auth::Identity;
 use crate::session::arrival::Arrival;
@@ -86,15 +86,8 @@ pub(crate) struct SessionState {
     /// The connection, while it is parked. A parked connection has no task; the thread that holds this lock
     /// acts for it.
     pub(crate) parked: Option<Box<dyn ParkedConnection>>,
-    /// Position of a suspended session in the order of eviction.
-    pub(crate) eviction_position: Option<Box<EvictionPosition>>,
-}
-
-/// Position of a suspended session in the order of eviction.
-#[derive(Debug)]
-pub(crate) struct EvictionPosition {
-    pub(crate) owner: QuotaOwner,
-    pub(crate) number: u64,
+    /// State that few sessions have. `None` if all of it is empty.
+    pub(crate) rare: Option<Box<RareState>>,
 }
 
 /// A parked connection, implemented in `connection/parked.rs` for all transports. The session's lock is held

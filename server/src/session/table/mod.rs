@@ -3,6 +3,7 @@
 mod cell;
 mod mailbox;
 mod pending_work;
+mod rare_state;
 mod record;
 mod registry;
 mod restored_credentials;
@@ -12,13 +13,13 @@ mod state;
 mod users;
 mod view;
 
-pub(crate) use cell::{
-    EvictionPosition, ParkedConnection, PollAdvice, SessionCell, SessionHandle, SessionState, StateGuard,
-};
+pub(crate) use cell::{ParkedConnection, PollAdvice, SessionCell, SessionHandle, SessionState, StateGuard};
 pub(crate) use mailbox::{Mailbox, ParkedMailbox, Posted};
 pub(crate) use pending_work::{DeliveryOutcome, PendingWork, ReadOutcome};
+pub(crate) use rare_state::{EvictionPosition, Rename};
 pub(crate) use record::{
-    DIALECTS, NotRestored, StoredEnd, StoredNotice, StoredSession, TRANSPORTS, index_of, value_at,
+    DIALECTS, NotRestored, StoredEnd, StoredNotice, StoredRename, StoredSession, TRANSPORTS, index_of,
+    value_at,
 };
 pub(crate) use session_table::{SessionLifecycle, SessionTable, TableLimits};
 pub(crate) use signals::Signals;

@@ -1,10 +1,12 @@
 //! Snapshot records of sessions: the record of the state machine, and the other data that the server has. The
 //! rules for the records of `encke_core` apply to these, too.
 
+use encke_broker::channel::ChannelName;
 use encke_core::dialect::DialectName;
 use encke_core::session::{BadRecord, SessionRecord};
 use minicbor::{Decode, Encode};
 
+use super::rare_state::Rename;
 use crate::auth::IdentityRecord;
 use crate::session::id::SessionId;
 use crate::session::transport::Transport;
@@ -47,6 +49,33 @@ pub(crate) struct StoredSession {
     /// Quota owner that the session counts against.
     #[n(8)]
     pub(crate) owner: String,
+    /// Channels that the backend replaced.
+    #[cbor(n(9), default)]
+    pub(crate) renames: Vec<StoredRename>,
+}
+
+/// Record of a [`Rename`].
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct StoredRename {
+    #[n(0)]
+    requested: String,
+    #[n(1)]
+    actual: String,
+}
+
+impl From<&Rename> for StoredRename {
+    fn from(Rename { requested, actual }: &Rename) -> Self {
+        Self { requested: requested.as_str().to_owned(), actual: actual.as_str().to_owned() }
+    }
+}
+
+impl StoredRename {
+    /// Reverse of the conversion. `None` if a name is invalid.
+    pub(crate) fn rename(&self) -> Option<Rename> {
+        let name = |text: &str| ChannelName::new(text, usize::MAX).ok();
+        Some(Rename { requested: name(&self.requested)?, actual: name(&self.actual)? })
+    }
 }
 
 /// Record of a session that ended before its client could be notified.

@@ -8,6 +8,8 @@ mod connect;
 mod isolation;
 // Authorisation of subscriptions and publishes.
 mod permission;
+// Channels that the backend replaces.
+mod renames;
 
 use encke_tests::{Backend, Client, Launch, tokens};
 use serde_json::{Value, json};
