@@ -36,6 +36,8 @@ pub(super) struct Claims {
     pub(super) exp: Option<UnixTime>,
     pub(super) permissions: Permissions,
     pub(super) join: Box<[Box<str>]>,
+    /// Whether these are claims that the backend stated when the client connected, rather than those of a token.
+    pub(super) is_from_backend: bool,
 }
 
 impl Claims {
@@ -55,6 +57,7 @@ impl Claims {
             iat: parse_date("iat", raw.iat.as_ref(), Duration::ZERO)?,
             exp: parse_date("exp", raw.exp.as_ref(), ROUND_UP)?,
             permissions,
+            is_from_backend: false,
         };
         let nbf = parse_date("nbf", raw.nbf.as_ref(), ROUND_UP)?;
         if claims.exp.is_some_and(|exp| now >= exp) {

@@ -53,6 +53,12 @@ impl Identity {
         self.0.iter().flat_map(|known| &known.join).map(|name| &**name)
     }
 
+    /// Whether the backend stated the claims when the client connected, so that it need not be asked about the
+    /// channels in [`joins`](Self::joins).
+    pub(crate) fn is_from_backend(&self) -> bool {
+        self.0.as_ref().is_some_and(|known| known.is_from_backend)
+    }
+
     /// The token's `iat`, if present.
     pub(crate) fn issued(&self) -> Option<UnixTime> {
         self.0.as_ref()?.iat
@@ -86,6 +92,8 @@ impl Identity {
                 exp: expires_ms.map(time),
                 permissions: rules,
                 join: join.into_iter().map(Into::into).collect(),
+                // Needed only when channels are joined, which a restored session does with its next token.
+                is_from_backend: false,
             })
         })
     }
@@ -148,6 +156,6 @@ impl BackendClaims {
         let raw = serde_json::from_value(Value::Object(said)).map_err(|_| AuthError::Malformed)?;
         let claims = Claims::parse(raw, is_anonymous, None, now)?;
         // The backend vouches for the client at this moment.
-        Ok(Claims { iat: claims.iat.or(Some(now)), ..claims }.into())
+        Ok(Claims { iat: claims.iat.or(Some(now)), is_from_backend: true, ..claims }.into())
     }
 }

@@ -124,7 +124,15 @@ mod tests {
 
     fn token(user: &str, issued: Option<u64>) -> Identity {
         let (iat, permissions) = (issued.map(at), Permissions::default());
-        Claims { sub: Some(user.into()), iat, exp: None, permissions, join: Box::default() }.into()
+        Claims {
+            sub: Some(user.into()),
+            iat,
+            exp: None,
+            permissions,
+            join: Box::default(),
+            is_from_backend: false,
+        }
+        .into()
     }
 
     #[test]

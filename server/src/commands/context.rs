@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use encke_base::quota::QuotaOwner;
 use encke_core::dialect::CommandError;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -39,10 +40,25 @@ impl CommandContext<'_> {
         hook: HookKind,
         request: impl FnOnce() -> HookRequest<'r>,
     ) -> Option<HookAnswer<T>> {
-        let backend = self.services.access.backend_for(hook)?;
-        let (id, identity) = (self.session.id(), self.session.identity());
+        let Self { session, services, source } = self;
+        services.ask(session, || session.quota_owner(source), hook, request)
+    }
+}
+
+impl Services {
+    /// Asks the backend on behalf of a session. `owner` returns the quota owner that the request counts against.
+    /// `None` if this hook is disabled.
+    pub(super) fn ask<'r, T: DeserializeOwned + Send + 'static>(
+        &self,
+        session: &SessionCell,
+        owner: impl FnOnce() -> QuotaOwner,
+        hook: HookKind,
+        request: impl FnOnce() -> HookRequest<'r>,
+    ) -> Option<HookAnswer<T>> {
+        let backend = self.access.backend_for(hook)?;
+        let (id, identity) = (session.id(), session.identity());
         let request = HookRequest { session: Some(id.to_string()), user: identity.user(), ..request() };
-        let caller = HookCaller { owner: self.session.quota_owner(self.source), session: Some(id.number()) };
+        let caller = HookCaller { owner: owner(), session: Some(id.number()) };
         let answer = backend.call::<T>(hook, caller, &request);
         Some(answer.map(|answer| answer.map_err(CommandError::from)).boxed())
     }

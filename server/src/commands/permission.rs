@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use encke_base::quota::QuotaOwner;
 use encke_broker::channel::ChannelName;
 use encke_broker::engine::EngineResponse;
 use encke_core::dialect::CommandError;
@@ -13,6 +14,7 @@ use super::errors::{bad_channel, forbidden, invalid_answer, not_allowed};
 use crate::auth::{Identity, Permission};
 use crate::backend::{Approval, HookKind, HookRequest};
 use crate::client::Services;
+use crate::session::{JoinAuthoriser, SessionCell};
 
 /// Channel that the client may use, which may be another than the requested one, or the error.
 pub(super) type ApprovedChannel = EngineResponse<Result<ChannelName, CommandError>>;
@@ -30,22 +32,46 @@ impl CommandContext<'_> {
     }
 
     /// Asks the backend whether the client may subscribe to a channel, or read about it. The server's own checks
-    /// have allowed the requested channel. The backend is not asked if the session is already subscribed to the
-    /// channel, or to the one that the backend has named instead, or if the hook is disabled.
+    /// have allowed the requested channel.
     pub(super) fn approved_channel(self, permission: Permission, name: &ChannelName) -> ApprovedChannel {
-        let Self { session, services, .. } = self;
-        if services.access.backend_for(HookKind::Subscribe).is_none() {
+        let Self { session, services, source } = self;
+        services.approve(session, || session.quota_owner(source), permission, name)
+    }
+}
+
+impl JoinAuthoriser for Services {
+    fn authorise(
+        self: Arc<Self>,
+        session: &SessionCell,
+        owner: QuotaOwner,
+        name: &ChannelName,
+    ) -> ApprovedChannel {
+        self.approve(session, || owner, Permission::Subscribe, name)
+    }
+}
+
+impl Services {
+    /// See [`CommandContext::approved_channel`]. The backend is not asked if the session is already subscribed to the
+    /// channel, or to the one that the backend has named instead, or if the hook is disabled.
+    fn approve(
+        self: &Arc<Self>,
+        session: &SessionCell,
+        owner: impl FnOnce() -> QuotaOwner,
+        permission: Permission,
+        name: &ChannelName,
+    ) -> ApprovedChannel {
+        if self.access.backend_for(HookKind::Subscribe).is_none() {
             return EngineResponse::Ready(Ok(name.clone()));
         }
-        if let Some(subscribed) = services.sessions.subscriptions.subscribed_channel(session, name.as_str()) {
-            let allowed = services.check(&session.identity(), permission, &subscribed);
+        if let Some(subscribed) = self.sessions.subscriptions.subscribed_channel(session, name.as_str()) {
+            let allowed = self.check(&session.identity(), permission, &subscribed);
             return EngineResponse::Ready(allowed.map(|()| subscribed));
         }
         let request = || HookRequest { channel: Some(name.as_str()), ..HookRequest::default() };
-        let Some(answer) = self.ask::<Approval>(HookKind::Subscribe, request) else {
+        let Some(answer) = self.ask::<Approval>(session, owner, HookKind::Subscribe, request) else {
             return EngineResponse::Ready(Ok(name.clone()));
         };
-        let (services, session) = (Arc::clone(services), services.sessions.table.clone_handle(session));
+        let (services, session) = (Arc::clone(self), self.sessions.table.clone_handle(session));
         let name = name.clone();
         let approved = async move {
             let Some(other) = answer.await?.channel else { return Ok(name) };
@@ -53,9 +79,15 @@ impl CommandContext<'_> {
         };
         EngineResponse::Pending(approved.boxed())
     }
-}
 
-impl Services {
+    /// Lets the backend decide about the channels that tokens join, if the hook `subscribe` is enabled.
+    pub(crate) fn authorise_token_joins(self: &Arc<Self>) {
+        if self.access.backend_for(HookKind::Subscribe).is_some() {
+            let services = Arc::downgrade(self);
+            self.sessions.subscriptions.set_join_authoriser(services);
+        }
+    }
+
     fn channel_name(&self, permission: Permission, text: &str) -> Result<ChannelName, CommandError> {
         let max_bytes = self.settings.channel_name_bytes;
         match permission {

@@ -136,6 +136,7 @@ impl Server {
             assembly::client_services(&config, Arc::clone(&timeouts), entropy, Arc::clone(&executor), sinks);
         client.parking = parking_threads::create_parking(config.park_after, runtime.handle())?;
         let client = Arc::new(client);
+        client.authorise_token_joins();
         // If an error occurs after this point, the snapshot is put back.
         let (channels, taken) = match &snapshot {
             Some(claimed) => restore(claimed, &client).map_err(StartError::Snapshot)?,

@@ -30,8 +30,8 @@ pub(crate) use lifecycle::{
 };
 pub(crate) use session_ref::SessionRef;
 pub(crate) use subscriptions::{
-    Backlog, ClientInput, CommandSource, DeliveryBatch, DeliveryWriter, DirectMessageError, SessionLimits,
-    SubscribeError, SubscribeOutcome, take_batch,
+    Backlog, ClientInput, CommandSource, DeliveryBatch, DeliveryWriter, DirectMessageError, JoinAuthoriser,
+    SessionLimits, SubscribeError, SubscribeOutcome, take_batch,
 };
 pub(crate) use table::{
     DeliveryOutcome, Mailbox, ParkedConnection, ParkedMailbox, PendingWork, ReadOutcome, Rename, SessionCell,

@@ -3,6 +3,7 @@
 mod command_source;
 mod delivery;
 mod direct_messages;
+mod join_authoriser;
 mod join_leave;
 mod notice_table;
 mod restore;
@@ -18,6 +19,7 @@ mod join_leave_tests;
 pub(crate) use command_source::{ClientInput, CommandSource};
 pub(crate) use delivery::{Backlog, DeliveryBatch, DeliveryWriter, take_batch};
 pub(crate) use direct_messages::DirectMessageError;
+pub(crate) use join_authoriser::JoinAuthoriser;
 pub(crate) use subscribe::{SessionLimits, Subscriptions};
 pub(crate) use subscribe_outcome::{SubscribeError, SubscribeOutcome};
 pub(crate) use subscriber::{deliver_pending, signal_parked};

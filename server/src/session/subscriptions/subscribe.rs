@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use encke_base::executor::Executor;
 use encke_base::metrics::Metrics;
@@ -11,6 +11,7 @@ use encke_core::session::{Outbox, Phase};
 use encke_timeouts::Timeouts;
 
 use super::command_source::CommandSource;
+use super::join_authoriser::JoinAuthoriser;
 use super::join_leave::JoinLeave;
 use super::subscribe_outcome::{SubscribeError, SubscribeOutcome};
 use super::subscriber::deliver_pending;
@@ -39,8 +40,10 @@ pub(crate) struct Subscriptions {
     pub(super) limits: SessionLimits,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) metrics: Arc<Metrics>,
-    /// Runs background tasks that wait for an engine.
+    /// Runs background tasks that wait for an engine or the backend.
     pub(super) executor: Arc<dyn Executor>,
+    /// Set if the backend decides about the channels that tokens join.
+    join_authoriser: OnceLock<Weak<dyn JoinAuthoriser>>,
 }
 
 /// Origin of a subscription.
@@ -76,7 +79,19 @@ impl Subscriptions {
         let table = Arc::clone(logs.channels.registry());
         let (clock, tasks) = (Arc::clone(&timeouts), Arc::clone(&executor));
         let join_leave = JoinLeave::new(logs.clone(), clock, Arc::clone(&metrics), tasks);
-        Arc::new(Self { table, logs, join_leave, limits, timeouts, metrics, executor })
+        let join_authoriser = OnceLock::new();
+        Arc::new(Self { table, logs, join_leave, limits, timeouts, metrics, executor, join_authoriser })
+    }
+
+    /// Lets `authoriser` decide about the channels that tokens join.
+    pub(crate) fn set_join_authoriser(&self, authoriser: Weak<dyn JoinAuthoriser>) {
+        _ = self.join_authoriser.set(authoriser);
+    }
+
+    /// Returns what decides about the channels that tokens join. `None` if any channel that the token allows can be
+    /// joined.
+    pub(super) fn join_authoriser(&self) -> Option<Weak<dyn JoinAuthoriser>> {
+        self.join_authoriser.get().cloned()
     }
 
     /// Creates the outbox of a session without subscriptions.

@@ -23,11 +23,18 @@ pub(crate) struct EvictionPosition {
     pub(crate) number: u64,
 }
 
-/// A channel that was requested, and the channel that the session is subscribed to instead.
+/// A channel that was requested, and the channel that the session is subscribed to, which may be another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rename {
     pub(crate) requested: ChannelName,
     pub(crate) actual: ChannelName,
+}
+
+impl Rename {
+    /// Describes a subscription to the requested channel itself.
+    pub(crate) fn none(name: ChannelName) -> Self {
+        Self { requested: name.clone(), actual: name }
+    }
 }
 
 impl SessionState {

@@ -195,6 +195,7 @@ impl SimulatedServer {
             runtime: Runtime::Simulated(Arc::clone(&executor)),
         });
         let client = Arc::new(client);
+        client.authorise_token_joins();
         ParkingThreads::start(&client).expect("a simulated poller needs no system resources");
         let (sender, batches) = crossbeam_channel::bounded(parameters.dispatch_batches);
         let handler = Arc::new(ExpiryDispatcher { services: Arc::clone(&client), executor });

@@ -1,6 +1,7 @@
+use encke_tests::bayeux::{self, BayeuxPolling, assert_successful, with_token};
 use encke_tests::tokens::token;
 use encke_tests::waiting::until;
-use encke_tests::{Backend, BackendReply, EventStream, PollClient, RunningServer};
+use encke_tests::{Backend, BackendReply, BackendRequest, EventStream, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 use super::{launch_with_hooks, reply};
@@ -115,4 +116,47 @@ fn requested_name_survives_a_restart() {
     assert_eq!(backend.requests().len(), 1);
     client.request(unsubscribe("/my/news"));
     assert!(subscriptions(&server.server, &hello.session).is_empty());
+}
+
+/// The backend is called for each channel of `join`, unless it has named the channels itself.
+#[test]
+fn backend_decides_about_the_channels_of_tokens() {
+    let backend = renaming_backend();
+    let server = launch_with_hooks(&backend, &["subscribe"]).start();
+    let joining = |channels: &[&str]| token("alice", json!({"join": channels}));
+    let mut client = server.client_with(&joining(&["/open", "/my/news"]));
+    let session = client.hello.session.clone();
+    let joined = [client.object(), client.object()];
+    assert_eq!(joined.each_ref().map(|notice| &notice["subscribed"]["channel"]), ["/open", "/alice/news"]);
+    let expected = |channel| json!({"session": session, "user": "alice", "channel": channel});
+    let asked: Vec<_> = backend.requests().iter().map(BackendRequest::json).collect();
+    assert_eq!(asked, [expected("/open"), expected("/my/news")]);
+    // A refresh joins the channels that the previous token did not name.
+    client.send(json!({"id": 1, "refresh": {"token": joining(&["/open", "/more"])}}));
+    let mut received = [client.object(), client.object()];
+    received.sort_by_key(|object| object["reply"].is_null());
+    assert_eq!(received[1]["subscribed"]["channel"], "/more");
+    assert_eq!(backend.requests().len(), 3);
+    client.request(unsubscribe("/my/news"));
+    assert_eq!(subscriptions(&server, &session).len(), 2);
+
+    // A Bayeux client can use the name in its token, too.
+    let mut polls = BayeuxPolling::connect(server.public);
+    let handshake = with_token(bayeux::handshake(), &joining(&["/my/news"]));
+    let id = bayeux::client_id(&polls.reply(&handshake));
+    let session = bayeux::session(&id);
+    until("the channel is joined", || subscriptions(&server, &session) == ["/alice/news"]);
+    assert_successful(&polls.reply(&bayeux::unsubscribe(&id, "/my/news")));
+    assert!(subscriptions(&server, &session).is_empty());
+
+    let backend = Backend::start();
+    backend.reply_with(|request| match &*request.path {
+        "/connect" => {
+            BackendReply::json(json!({"sub": "bob", "channels": {"*": ["subscribe"]}, "join": ["a"]}))
+        }
+        _ => BackendReply::status(403),
+    });
+    let server = super::launch_without_keys(&backend, &["connect", "subscribe"]).start();
+    assert_eq!(server.client().object()["subscribed"]["channel"], "a");
+    assert_eq!(backend.requests().len(), 1);
 }
