@@ -8,6 +8,8 @@ mod connect;
 mod isolation;
 // Authorisation of subscriptions and publishes.
 mod permission;
+// Every cell of the README's table of permissions.
+mod permission_table;
 // Channels that the backend replaces.
 mod renames;
 
