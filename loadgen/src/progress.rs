@@ -23,7 +23,7 @@ impl ProgressLog {
         self.bars.set_draw_target(ProgressDrawTarget::hidden());
     }
 
-    /// Writes a line, unless the reader of stderr is gone.
+    /// Writes a line to stderr. Errors are ignored, for example a closed pipe.
     pub(crate) fn line(&self, text: &str) {
         if !self.is_silent {
             let _ = self.bars.suspend(|| writeln!(io::stderr(), "loadgen: {text}"));

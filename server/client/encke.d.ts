@@ -14,10 +14,11 @@ export type Transport = "websocket" | "events" | "poll";
 
 export interface Options {
   /**
-   * A token, or a function that fetches one. The function is called for each connection, and again when its token has expired. If
-   * it throws or its result is malformed, the client waits and calls it again, and prints each cause once as a warning. If its
-   * result is null, the client gives up (`no_token`). White space around a token is removed. Then it must be a non-empty string
-   * without white space, `<`, `{` and `"`: neither an HTML page nor JSON. A token that the server refuses closes the client.
+   * A token, or a function that fetches one. The function is called for each connection, and again when its token has
+   * expired. If it throws or its result is malformed, the client waits and calls it again, and prints the cause as a warning
+   * unless it is the same as before. If its result is null, the client gives up (`no_token`). White space around a token is
+   * removed. The rest must not be empty, or contain white space, `<`, `{` or `"`, so HTML and JSON are rejected. A token that
+   * the server refuses closes the client.
    */
   token?: string | null | (() => string | null | Promise<string | null>);
   /** Channels and patterns to subscribe to when the client connects, optionally from a position. `unsubscribed` reports a refused one. */
@@ -80,7 +81,7 @@ export interface Events {
 export type State =
   | { state: "connecting"; transport: Transport }
   | { state: "open"; transport: Transport }
-  /** Reconnects after `delay_ms`, or when the page becomes visible or online. `token`: the function `token` returned no token. */
+  /** Reconnects after `delay_ms`, or when the page becomes visible or online. Reason `token`: the function failed, or returned no token. */
   | { state: "waiting"; reason: string; delay_ms?: number }
   /**
    * Final. Closed by the server (`kicked`, `replaced`, `unauthorized`, `token_expired` if `token` is not a function, ...), by

@@ -9,7 +9,7 @@ const MAX_HELD = 1024;
 const MAX_SEEN = 4096;
 
 const CLOSE = '{"close":{}}';
-const TOKEN = /^[^\s<{"]+$/; // No error page. A backend may issue tokens that are no JWTs.
+const TOKEN = /^[^\s<{"]+$/; // Excludes error pages. A backend may issue tokens other than JWTs.
 const OPTIONS = ["token", "channels", "transports", "hello_ms", "WebSocket"];
 
 export function connect(url, options = {}) {
@@ -36,7 +36,7 @@ export function connect(url, options = {}) {
 
   const isFixed = typeof token !== "function";
 
-  // Returns null if `token` gives up.
+  // Returns null if the function `token` returned null.
   async function tokenOf() {
     if (isFixed && !token) return;
     const value = isFixed ? token : await token();

@@ -54,7 +54,7 @@ async function next(count) {
   return Socket.all.at(-1);
 }
 
-/** Returns the warnings that the client prints meanwhile. */
+/** Runs `test`, and returns the warnings that the client printed. */
 async function warningsOf(test) {
   const warnings = [];
   const { warn } = console;
@@ -301,7 +301,7 @@ const rules = {
     }
   },
 
-  async "a failed or malformed token is fetched again, each cause is reported once, and null is final"() {
+  async "a failed or malformed token is fetched again, repeated causes are reported once, and null is final"() {
     const page = "<!DOCTYPE html><h1>Bad Gateway</h1>";
     const fetched = [() => { throw new Error("offline"); }, () => Promise.reject(new Error("offline")), () => page, () => page];
     for (const value of ["", " \n", "Bad Gateway", '{"token":"a.b.c"}', undefined, {}, 7]) fetched.push(() => value);
@@ -330,7 +330,7 @@ const rules = {
     assert.deepEqual(warnings, ["Error: offline", ...causes].map((cause) => `encke: the option token failed: ${cause}`));
   },
 
-  async "a well-formed token that the server refuses is final, as is a malformed one that is fixed"() {
+  async "a well-formed token that the server refuses closes the client, and so does a malformed token that is a string"() {
     const { client, of } = await begin({ token: async () => "a.b.c" });
     Socket.all[0].closes(4102, "unauthorized");
     await turn();

@@ -5,8 +5,8 @@ use strsim::osa_distance;
 /// Maximum length of a name that is compared, in bytes, because the time is proportional to it.
 const MAX_BYTES: usize = 64;
 
-/// Returns the known name that is nearest to `unknown`, ignoring case. `None` if more than a third of the
-/// characters would have to change.
+/// Returns the known name that is nearest to `unknown`, ignoring case. `None` if the edit distance exceeds a third
+/// of the length of `unknown`, and 1. Also `None` if `unknown` is longer than 64 bytes.
 #[must_use]
 pub fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     if unknown.len() > MAX_BYTES {

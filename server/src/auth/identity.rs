@@ -92,7 +92,7 @@ impl Identity {
                 exp: expires_ms.map(time),
                 permissions: rules,
                 join: join.into_iter().map(Into::into).collect(),
-                // Needed only when channels are joined, which a restored session does with its next token.
+                // Not stored: a restored session joins channels only with its next token.
                 is_from_backend: false,
             })
         })

@@ -44,8 +44,8 @@ impl Origins {
         }
     }
 
-    /// Checks the `Origin` of a request with this `Host`, as [`allows`](Self::allows) does. An origin that is not
-    /// text is never allowed.
+    /// Checks the `Origin` of a request with this `Host`, like [`allows`](Self::allows). An origin that is not valid
+    /// UTF-8 is allowed only by `"*"`.
     ///
     /// # Errors
     /// [`RefusedOrigin`].

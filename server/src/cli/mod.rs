@@ -89,7 +89,7 @@ enum CliCommand {
 enum ConfigCommand {
     /// Print every key with its default and a comment.
     Default,
-    /// Check the configuration that a server with this file, these flags and this environment would have.
+    /// Check the configuration that a server would use with this file, these flags and this environment.
     Check {
         /// The configuration file.
         file: Option<PathBuf>,

@@ -46,8 +46,8 @@ impl CommandContext<'_> {
 }
 
 impl Services {
-    /// Asks the backend on behalf of a session. `owner` returns the quota owner that the request counts against.
-    /// `None` if this hook is disabled.
+    /// Calls the backend on behalf of a session. The request counts against the quota owner that `owner` returns.
+    /// Returns `None` if the hook is disabled.
     pub(super) fn ask<'r, T: DeserializeOwned + Send + 'static>(
         &self,
         session: &SessionCell,

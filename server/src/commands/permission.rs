@@ -1,5 +1,5 @@
-//! Permissions of a client on a channel. One rule applies to all commands and transports: first the server's own checks,
-//! which are the claims of the token and the namespace, then the backend's decision.
+//! Permissions of a client on a channel. One rule applies to all commands and transports: first the server's own
+//! checks, which are the claims of the token and the namespace, then the backend's decision.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ impl CommandContext<'_> {
         Ok(name)
     }
 
-    /// Asks the backend whether the client may subscribe to a channel, or read about it. The server's own checks
-    /// have allowed the requested channel.
+    /// Asks the backend whether the client may subscribe to a channel or list its subscribers. To be called after the
+    /// server's own checks have passed.
     pub(super) fn approved_channel(self, permission: Permission, name: &ChannelName) -> ApprovedChannel {
         let Self { session, services, source } = self;
         services.approve(session, || session.quota_owner(source), permission, name)

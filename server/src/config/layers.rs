@@ -29,7 +29,7 @@ pub(super) struct Layers {
     table: Table,
     sources: BTreeMap<String, SettingSource>,
     errors: Vec<ConfigError>,
-    /// Keys whose values cannot be read. They have their defaults.
+    /// Keys with a value that cannot be read. Each has the value of a lower layer, or its default.
     unreadable: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl Layers {
         table
     }
 
-    /// Errors found so far. The settings that they concern have their previous values.
+    /// Returns the errors found so far.
     pub(super) fn errors(&self) -> &[ConfigError] {
         &self.errors
     }
@@ -59,7 +59,7 @@ impl Layers {
     /// Adds the settings of a file.
     ///
     /// # Errors
-    /// If the file cannot be read at all, because the other settings cannot be checked without it.
+    /// If the file cannot be read or is not valid TOML. The other settings cannot be checked without it.
     pub(super) fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error: Arc::new(error) })?;

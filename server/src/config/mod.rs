@@ -75,8 +75,8 @@ impl Settings {
     /// Resolves and validates the settings.
     ///
     /// # Errors
-    /// Returns all errors, each with the key and where it was set. If the file is not valid TOML, this is the
-    /// only error.
+    /// Returns all errors, except consequences of others, each with the key and where it was set. If the file
+    /// cannot be read or is not valid TOML, this is the only error.
     pub fn resolve(&self) -> Result<Config, ConfigErrors> {
         raw::resolve(self.layers()?, self.insecure)
     }

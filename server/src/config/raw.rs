@@ -107,9 +107,9 @@ pub(super) fn resolve(mut layers: Layers, insecure: bool) -> Result<Config, Conf
     checks.namespaces(&raw.namespace, &raw.channel, max_message, raw.engine.kind);
     let webhooks = checks.webhooks(raw.webhook);
     let trace = checks.trace(&raw.trace);
-    // Without valid guards, it is unknown whether a listener has one.
+    // If the authentication settings are invalid, it is unknown whether a listener requires authentication.
     let has_valid_guards = auth.is_ok() && issuer.is_ok() && backend.is_ok();
-    // A part that was refused has a placeholder from here on: `finish` returns its error.
+    // From here on, invalid sections have placeholder values: `finish` returns their errors.
     let (issuer, key_set) = issuer.unwrap_or_default().unzip();
     let mut auth = auth.unwrap_or_default();
     auth.key_set = key_set;

@@ -34,8 +34,8 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// Records an error, unless it may be a consequence of another one: if there is an error of the same key, or
-    /// of a key that the message names. A value that cannot be read has its default.
+    /// Records an error. Skips it if this key, or a key that `message` names, already has an error or an
+    /// unreadable value: then this error may be a consequence of that one.
     pub(super) fn refuse<T>(&self, key: &str, message: impl Into<String>) -> Result<T, Refused> {
         let (message, mut errors) = (message.into(), self.errors.borrow_mut());
         let is_involved = |other: &str| other == key || message.contains(other);

@@ -9,8 +9,8 @@ use percent_encoding::percent_decode;
 
 use super::ApiError;
 
-/// Maximum length of an unknown name in an error, in characters. A name may be a token whose own name was
-/// forgotten, and errors are logged.
+/// Maximum length of an unknown name in an error, in characters. The name may be a secret token whose
+/// `token=` was forgotten, and errors are logged.
 const MAX_NAME_LENGTH: usize = 20;
 
 /// Prepares a request for its checks: the host of an absolute target replaces `Host` (RFC 9112, section

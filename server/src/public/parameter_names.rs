@@ -11,7 +11,7 @@ const WEBSOCKET: &[&str] = &["resume", "seq", "token", "heartbeat"];
 /// `heartbeat` has no effect, so a client may use the same parameters as for `/ws`.
 const EVENTS: &[&str] = &["channels", "last", "resume", "seq", "token", "heartbeat", "lastEventId"];
 
-/// For commands as well, which clients send with the parameters of their polls.
+/// Also applies to `POST /poll`: clients send commands with the parameters of their polls.
 const POLL: &[&str] = &["channels", "last", "resume", "seq", "token", "heartbeat"];
 
 const BAYEUX: &[&str] = &["token", "jsonp", "message"];
@@ -34,7 +34,7 @@ const ADDED_BY_LIBRARIES: &[&str] = &[
     "evs_preamble",
 ];
 
-/// Checks the names of the parameters of a request that reads its query.
+/// Checks the names of the query parameters, if the path has a query.
 ///
 /// # Errors
 /// A name is unknown.

@@ -130,7 +130,7 @@ impl<'a> SessionlessConnection<'a> {
     fn serve_admitted(&self, arrived: Arrived) -> Answer<'a> {
         let context = &self.context.client;
         let is_bayeux = self.context.bayeux.serves(arrived.request.uri().path());
-        // Before the backend is called, and before an upgrade.
+        // Check the names before the backend is called, and before an upgrade.
         if let Err(error) = parameter_names::check(&arrived.request, is_bayeux) {
             return context.report_refusal(RefusalReason::Query, error, &arrived.caller).into();
         }

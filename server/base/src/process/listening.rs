@@ -40,7 +40,7 @@ fn conflicts(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 impl fmt::Display for ListeningProcess {
-    /// Writes the name, escaped because the other process has chosen it, and the number.
+    /// Writes the process's name, escaped because that process has chosen it, and its id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (pid {})", self.name.escape_debug(), self.id)
     }

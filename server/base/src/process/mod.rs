@@ -1,4 +1,4 @@
-//! Relations of the process to its predecessor and its supervisor.
+//! Relations to other processes: the predecessor, the supervisor, and the process that listens on an address.
 
 mod listening;
 mod retry;

@@ -131,7 +131,7 @@ pub struct SubscriptionRecord {
     /// Notice about this subscription, pending or already sent.
     #[n(10)]
     pub notice: Option<NoticeRecord>,
-    /// Slot of the subscription that has taken the place of this one, whose log has ended.
+    /// Slot of the subscription that replaced this one after its log ended.
     #[n(11)]
     pub successor: Option<u32>,
 }

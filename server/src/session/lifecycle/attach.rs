@@ -119,9 +119,9 @@ impl Sessions {
                 Phase::Moved => return Err(AttachRefusal::Moved),
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
-            // Other clients may use a connection long after it was opened, and do not try again if refused. A
-            // message on a Bayeux WebSocket has the number of its socket: it may have been sent before the
-            // client opened a newer one.
+            // Only polls and Bayeux clients are checked, because they try again. Other clients may use a
+            // connection long after it was opened. A message on a Bayeux WebSocket has the arrival number of its
+            // WebSocket, and may be older than the client's newer connection.
             let tries_again = matches!(request.wanted.kind, ConnectionKind::Poll { .. })
                 || request.wanted.dialect == DialectName::Bayeux;
             let is_late = || has_ended() || tries_again && request.arrival.precedes(state.arrival);

@@ -7,8 +7,8 @@ use encke_core::dialect::CommandError;
 
 use crate::session::table::SessionCell;
 
-/// Lets the backend decide about the channels that a token joins. This is a trait because the rule is the one for
-/// commands, which sessions must not depend on.
+/// Asks the backend whether a session may join a channel of its token. A trait, because the rule is implemented in
+/// `commands`, on which `session` must not depend.
 pub(crate) trait JoinAuthoriser: Send + Sync {
     /// Decides whether a session may join a channel. Returns the channel to join, which may be another one. The
     /// request to the backend counts against `owner`.

@@ -38,8 +38,8 @@ impl Subscriptions {
         )
     }
 
-    /// Unsubscribes a session on behalf of the backend, from a channel named as for [`Self::unsubscribe`]. Has no
-    /// effect if the session is not subscribed.
+    /// Unsubscribes a session on behalf of the backend. Either name of a replaced channel may be used. Has no effect
+    /// if the session is not subscribed.
     ///
     /// # Errors
     /// Returns [`SubscribeError`] if the session has ended or moved.
@@ -98,8 +98,8 @@ impl Subscriptions {
         }
     }
 
-    /// Asks the backend about channels that the token names, and joins those that it allows. They are asked about one
-    /// after the other, because the client's own commands need room among the requests in flight.
+    /// Asks the backend about the channels that the token names, and joins the allowed ones. Sends one request at a
+    /// time, to leave room for requests of the client's own commands.
     async fn join_approved(
         self: &Arc<Self>,
         session: &SessionCell,

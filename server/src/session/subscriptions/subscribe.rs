@@ -88,8 +88,7 @@ impl Subscriptions {
         _ = self.join_authoriser.set(authoriser);
     }
 
-    /// Returns what decides about the channels that tokens join. `None` if any channel that the token allows can be
-    /// joined.
+    /// Returns the authoriser of the channels that tokens join. `None` if the token alone decides.
     pub(super) fn join_authoriser(&self) -> Option<Weak<dyn JoinAuthoriser>> {
         self.join_authoriser.get().cloned()
     }

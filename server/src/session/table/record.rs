@@ -71,7 +71,7 @@ impl From<&Rename> for StoredRename {
 }
 
 impl StoredRename {
-    /// Reverse of the conversion. `None` if a name is invalid.
+    /// Converts the record back. `None` if a name is invalid.
     pub(crate) fn rename(&self) -> Option<Rename> {
         let name = |text: &str| ChannelName::new(text, usize::MAX).ok();
         Some(Rename { requested: name(&self.requested)?, actual: name(&self.actual)? })

@@ -15,7 +15,7 @@ use crate::scenario::nanos;
 use crate::schedule::ConnectionNumber;
 use crate::truth::{log_of, name_of};
 
-/// More commands than a client has unread by the server when it vanishes.
+/// Upper bound on the number of commands that the server has not read when their client vanishes.
 const MAX_UNREAD_COMMANDS: u64 = 64;
 
 impl Simulation {
@@ -214,8 +214,8 @@ impl Simulation {
         // A Bayeux WebSocket without a session is served until its next message is late.
         let without_session =
             latest + nanos(config.limits.keep_alive_timeout) + nanos(config.limits.handshake_timeout);
-        // Unread input shows the server that the client is alive. Before it reads more, it may wait for the
-        // backend.
+        // Unread input counts as evidence that the client is alive. The server may wait for the backend before it
+        // reads the next command.
         let longest_backlog = MAX_UNREAD_COMMANDS * nanos(self.scenario.hook_timeout);
         let now = self.server.now().as_nanos();
         let unnoticed = self.connections.iter().flatten().find_map(|connection| {

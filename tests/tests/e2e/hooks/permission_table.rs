@@ -112,7 +112,7 @@ enum Transport {
 }
 
 /// A client's session. `query` is that of a POST with commands.
-enum Link {
+enum ClientConnection {
     WebSocket(Box<Client>),
     Events {
         stream: EventStream,
@@ -127,7 +127,7 @@ enum Link {
         hello: Hello,
         received: Vec<Value>,
     },
-    /// The client's id, too.
+    /// Connection, and the id of the Bayeux client.
     Bayeux(BayeuxPolling, String),
 }
 
@@ -192,7 +192,7 @@ fn expected(action: Action, actual: &str, refusal: Option<Refusal>) -> Outcome {
     }
 }
 
-/// Lets a new client do this. `None` if the transport has no such command.
+/// Performs the action as a new client. `None` if the transport has no such command.
 fn attempt(
     server: &RunningServer,
     (transport, action): (Transport, Action),
@@ -217,7 +217,7 @@ fn attempt(
     if matches!(action, Action::Join | Action::Url) && channel == "/other" {
         return Some(Err(refused_connection(server, transport, &url, &token)));
     }
-    let mut link = Link::open(server, transport, &url, &token);
+    let mut link = ClientConnection::open(server, transport, &url, &token);
     let session = link.session();
     let outcome = match action {
         Action::Join | Action::Url if is_allowed => Ok(()),
@@ -289,7 +289,7 @@ fn subscriptions(server: &RunningServer, session: &str) -> Vec<String> {
     names.filter(|name| name != STREAM).collect()
 }
 
-impl Link {
+impl ClientConnection {
     fn open(server: &RunningServer, transport: Transport, query: &str, token: &str) -> Self {
         match transport {
             Transport::WebSocket => Self::WebSocket(Box::new(Client::connect(server.public, query))),

@@ -61,7 +61,7 @@ fn nothing_is_repeated_after_a_restart_without_loss() {
     next_message(&mut moved_stream, 6);
 }
 
-/// The server no longer keeps all messages that it sent on the stream.
+/// The stream has received more messages than the server keeps for a session (`session.max_unacked`).
 #[test]
 fn a_stream_with_more_messages_than_are_kept_gets_no_gap() {
     let mut redis = Redis::persistent();

@@ -279,8 +279,9 @@ impl<C> Session<C> {
         self.last_received_at = self.last_received_at.max(at);
     }
 
-    /// Records that bytes were read from the current connection during the step at `now`. An earlier step may
-    /// have a later time, for example if a worker sent a ping after the kernel reported that bytes can be read.
+    /// Records that bytes were read from the current connection during the step at `now`. Uses the time of the
+    /// latest step if that is later: a worker may have sent a ping after the kernel reported that bytes can be
+    /// read.
     pub fn received_in_step(&mut self, now: Timestamp) {
         self.received(self.now.max(now));
     }

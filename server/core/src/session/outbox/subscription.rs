@@ -21,10 +21,11 @@ pub(super) struct Subscription<C> {
     pub(super) evicted_unknown_gap: bool,
     /// Whether the subscription is queued because its log may have new messages.
     pub(super) ready: bool,
-    /// Whether the subscription is active; false after an unsubscribe.
+    /// Whether the subscription is active. False after an unsubscribe or a switch to another log.
     pub(super) live: bool,
-    /// Slot, plus one, of the subscription that has taken the place of this one, whose log has ended. While this
-    /// one has entries in the ring, it reports those that have left the ring; then its successor reports them.
+    /// Slot, plus one, of the subscription that replaced this one after its log ended. As long as the ring has
+    /// entries of this subscription, it still reports its evicted entries; after that, the successor reports
+    /// them.
     pub(super) successor: Option<NonZeroU32>,
     /// State that few subscriptions need.
     pub(super) rare: Option<Box<RareSubscriptionState>>,
@@ -127,13 +128,13 @@ impl<C> Subscription<C> {
         self.evicted_unknown_gap |= matches!(entry.kind(), EntryKind::Gap(None));
     }
 
-    /// Slot of the subscription that has taken the place of this one.
+    /// Slot of the subscription that replaced this one after its log ended.
     pub(super) fn successor(&self) -> Option<u32> {
         self.successor.map(|after| after.get() - 1)
     }
 
-    /// Reports the evicted entries of a predecessor like evicted entries of this subscription. Which offsets
-    /// the client lacks is unknown, because they are offsets of another log.
+    /// Takes over the evicted entries of a predecessor, to report them as a gap. Its range is unknown, because
+    /// the predecessor's offsets belong to another log.
     pub(super) fn inherit_evicted(&mut self, seq: NonZeroU64) {
         self.evicted_unknown_gap = true;
         if self.evicted.is_none() {

@@ -59,7 +59,7 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// Lets all predecessors of a subscription report nothing, because the client has unsubscribed.
+    /// Stops the predecessors of an ended subscription, directly or indirectly, from reporting evicted entries.
     pub(super) fn forget_predecessors(&mut self, ended: u32) {
         for slot in 0..self.slots() {
             if let Some(it) = self.get_mut(slot).filter(|it| it.successor() == Some(ended)) {
@@ -70,7 +70,7 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// Lets the successor of an ended subscription, which is being freed, report its evicted entries.
+    /// Hands the evicted entries of an ended subscription over to its successor, before its slot is freed.
     pub(super) fn hand_over_evicted(&mut self, freed: u32) {
         let ended = self.get(freed).and_then(|it| Some((it.successor()?, it.evicted?)));
         if let Some((successor, evicted)) = ended
@@ -91,6 +91,18 @@ mod tests {
     fn next(outbox: &mut Outbox<char>, log: LogBounds) -> TurnOutcome {
         let turn: Turn = outbox.next_turn().expect("there is something to send");
         outbox.take(turn, log, 100, |_| &[])
+    }
+
+    /// Returns the outbox of an event stream that has sent the whole log, of which the ring holds the last four
+    /// messages.
+    fn wrapped_stream() -> (Outbox<char>, SubscriptionSlot) {
+        let mut outbox = Outbox::new(4);
+        let slot = outbox.subscribe('o', 0, false);
+        outbox.resume(None, WhenFull::Wrap);
+        while let Some(turn) = outbox.next_turn() {
+            outbox.take(turn, LOG, 100, |_| &[]);
+        }
+        (outbox, slot)
     }
 
     #[test]
@@ -147,12 +159,7 @@ mod tests {
     /// An event stream acknowledges nothing, so its client may resume from before the ring at any time.
     #[test]
     fn a_client_that_resumes_before_the_ring_gets_the_gap_before_the_messages() {
-        let mut outbox = Outbox::new(4);
-        let slot = outbox.subscribe('o', 0, false);
-        outbox.resume(None, WhenFull::Wrap);
-        while let Some(turn) = outbox.next_turn() {
-            outbox.take(turn, LOG, 100, |_| &[]);
-        }
+        let (mut outbox, slot) = wrapped_stream();
         outbox.switch_log(slot, |_| 'n', Some(9), LOG).expect("the subscription is live");
         assert_eq!(next(&mut outbox, LOG), TurnOutcome::CaughtUp, "a client that has everything gets no gap");
         outbox.resume(None, WhenFull::Wrap);
@@ -179,12 +186,7 @@ mod tests {
 
     #[test]
     fn nothing_is_reported_after_an_unsubscribe() {
-        let mut outbox = Outbox::new(4);
-        let slot = outbox.subscribe('o', 0, false);
-        outbox.resume(None, WhenFull::Wrap);
-        while let Some(turn) = outbox.next_turn() {
-            outbox.take(turn, LOG, 100, |_| &[]);
-        }
+        let (mut outbox, slot) = wrapped_stream();
         let slot = outbox.switch_log(slot, |_| 'n', Some(9), LOG).expect("the subscription is live");
         let slot = outbox.switch_log(slot, |_| 'm', Some(9), LOG).expect("the subscription is live");
         outbox.resume(None, WhenFull::Wrap);
