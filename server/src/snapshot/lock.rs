@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use encke_base::process::Retry;
 
-use super::{NO_FOLLOW, SnapshotSettings};
+use super::{NO_FOLLOW, NONBLOCK, SnapshotSettings};
 
 /// Exclusive right to read and write a snapshot. Released when dropped or when the process exits, even if it
 /// crashes.
@@ -50,7 +50,7 @@ impl SnapshotLock {
         let path = with_extension(&settings.path, "lock");
         // The file is never removed: otherwise two processes could each hold a lock.
         let mut options = OpenOptions::new();
-        options.create(true).append(true).mode(super::write::PRIVATE).custom_flags(NO_FOLLOW);
+        options.create(true).append(true).mode(super::write::PRIVATE).custom_flags(NO_FOLLOW | NONBLOCK);
         let opened = options.open(&path);
         let lock = opened.map_err(|error| SnapshotLockError::Open { path: path.clone(), error })?;
         let mut retry = Retry::new(at_most, is_over);
@@ -95,6 +95,9 @@ mod tests {
         std::os::unix::fs::symlink(&victim, &lock).expect("a link");
         claim().expect_err("a link is not followed");
         assert!(!victim.exists());
+        std::fs::remove_file(&lock).expect("the link exists");
+        assert!(std::process::Command::new("mkfifo").arg(&lock).status().is_ok_and(|made| made.success()));
+        claim().expect_err("a FIFO does not block");
         let nowhere = SnapshotSettings { path: folder.path().join("no/s"), ..settings };
         let error = SnapshotLock::acquire(&nowhere, Duration::ZERO, || false).expect_err("no such folder");
         assert!(error.to_string().contains("shutdown.snapshot"), "{error}");

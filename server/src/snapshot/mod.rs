@@ -41,6 +41,9 @@ use crate::session::{Channels, Sessions};
 /// Flag of open(2) that rejects a symbolic link in place of the file.
 const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
+/// Makes an attempt to open a FIFO fail instead of blocking.
+const NONBLOCK: i32 = OFlags::NONBLOCK.bits().cast_signed();
+
 /// Permissions that let other users than the owner change a directory.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 

@@ -28,11 +28,14 @@ local function epoch_of(meta, log, new_epoch, generation)
       end
     end
     past = table.concat(epochs, ' ')
-  else
+  end
+  -- This must be the first write of the script: Redis checks its memory limit before each write, but no longer once a write has succeeded
+  -- that needs no memory, such as a deletion.
+  redis.call('HSET', meta, 'epoch', new_epoch, 'life', generation, 'past', past)
+  if not epoch then
     -- Without a meta key, the epoch of remaining log entries is unknown.
     redis.call('DEL', log)
   end
-  redis.call('HSET', meta, 'epoch', new_epoch, 'life', generation, 'past', past)
   return new_epoch, past, kept
 end
 
