@@ -11,8 +11,7 @@ const SUCCESS_HOLDS: Duration = Duration::from_secs(10);
 /// Number of owners whose requests must fail before requests of all clients are rejected: fewer may be the
 /// cause of the failures.
 const FAILING_OWNERS: usize = 3;
-/// Maximum number of failing callers that are remembered. If this many have failed, the backend counts as
-/// down.
+/// Number of failing callers up to which further callers of the same owners are remembered.
 const MAX_FAILING: usize = 16;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
@@ -25,7 +24,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 pub(super) struct Breaker {
     /// Number of failures since the last success.
     failures: u32,
-    /// Callers of these failures, at most [`MAX_FAILING`].
+    /// Callers of these failures. Bounded by [`MAX_FAILING`] and [`FAILING_OWNERS`].
     failing: Vec<HookCaller>,
     last_success: Option<Timestamp>,
     open: Option<OpenState>,
@@ -92,7 +91,12 @@ impl Breaker {
         now: Timestamp,
     ) -> bool {
         self.failures = self.failures.saturating_add(1);
-        if self.failing.len() < MAX_FAILING && !self.failing.contains(caller) {
+        let is_remembered = if self.failing.len() < MAX_FAILING {
+            self.failing.contains(caller)
+        } else {
+            self.is_general() || self.failing.iter().any(|failing| failing.owner == caller.owner)
+        };
+        if !is_remembered {
             self.failing.push(caller.clone());
         }
         if let Some(open) = &mut self.open {
@@ -123,13 +127,13 @@ impl Breaker {
         self.open.is_some() && self.is_general()
     }
 
-    /// Whether so many clients fail that the backend must be the cause.
+    /// Whether so many clients fail that the backend must be the cause. Sessions of one owner count once: one
+    /// client can open many.
     fn is_general(&self) -> bool {
         let is_first = |(index, caller): &(usize, &HookCaller)| {
             self.failing[..*index].iter().all(|earlier| earlier.owner != caller.owner)
         };
-        self.failing.len() == MAX_FAILING
-            || self.failing.iter().enumerate().filter(is_first).count() >= FAILING_OWNERS
+        self.failing.iter().enumerate().filter(is_first).count() >= FAILING_OWNERS
     }
 }
 
@@ -216,15 +220,18 @@ mod tests {
     }
 
     #[test]
-    fn many_sessions_of_one_address_count_as_several_clients() {
+    fn many_sessions_of_one_address_count_as_one_client() {
         let mut breaker = Breaker::open(&[anonymous(1)]);
-        for number in 2..=16 {
+        for number in 2..=100 {
             assert_eq!(breaker.admit(&anonymous(number), at(1)), ORDINARY, "{number}");
             breaker.record_failure(&anonymous(number), BreakerPass { is_trial: false }, at(1));
         }
-        let next = [17, 18].map(|number| breaker.admit(&anonymous(number), at(1_000)));
+        assert_eq!(breaker.failing.len(), MAX_FAILING);
+        assert_eq!([(); 3].map(|()| breaker.admit(&user(1), at(1))), [ORDINARY; 3]);
+        [1, 2].map(|number| breaker.fail(&user(number), 1));
+        let next = [101, 102].map(|number| breaker.admit(&anonymous(number), at(1_000)));
         assert_eq!(next, [ORDINARY, None], "one retry, which is no trial");
-        assert_eq!(breaker.admit(&user(1), at(1_000)), TRIAL);
+        assert_eq!(breaker.admit(&user(3), at(1_000)), TRIAL);
     }
 
     #[test]
