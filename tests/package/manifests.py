@@ -34,10 +34,13 @@ def seconds(text):
 
 def accepts(server, environment, file):
     """Checks that the server accepts this configuration, by signing a token with it."""
-    with tempfile.NamedTemporaryFile("w", suffix=".toml") as written:
-        written.write(file)
-        written.flush()
-        command = [server, "token", "--sub", "alice", "--config", written.name]
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder, "encke.toml")
+        written.write_text(file)
+        if "ENCKE_SHUTDOWN__SNAPSHOT" in environment:
+            # The folder of the snapshot exists only in the container.
+            environment = environment | {"ENCKE_SHUTDOWN__SNAPSHOT": f"{folder}/snapshot"}
+        command = [server, "token", "--sub", "alice", "--config", str(written)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     check(done.returncode == 0, f"the server rejects the configuration: {done.stderr}")
 
