@@ -228,7 +228,7 @@ mod tests {
         }
         assert_eq!(breaker.failing.len(), MAX_FAILING);
         assert_eq!([(); 3].map(|()| breaker.admit(&user(1), at(1))), [ORDINARY; 3]);
-        [1, 2].map(|number| breaker.fail(&user(number), 1));
+        [1, 2].into_iter().for_each(|number| _ = breaker.fail(&user(number), 1));
         let next = [101, 102].map(|number| breaker.admit(&anonymous(number), at(1_000)));
         assert_eq!(next, [ORDINARY, None], "one retry, which is no trial");
         assert_eq!(breaker.admit(&user(3), at(1_000)), TRIAL);

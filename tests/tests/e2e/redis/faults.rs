@@ -153,7 +153,7 @@ fn a_server_is_not_ready_while_redis_is_full() {
     until("the server is not ready", || readiness() == json!({"status": "engine_full"}));
     for channel in ["news", "unused"] {
         let publish = json!({"id": 1, "publish": {"channel": channel, "data": 2}});
-        node.client().assert_refused(&publish.to_string(), "unavailable");
+        node.client().assert_refused(publish.to_string(), "unavailable");
     }
     limit("0");
     until("the server is ready", || readiness() == json!({"status": "ok"}));
