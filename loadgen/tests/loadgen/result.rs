@@ -35,7 +35,8 @@ async fn a_result_has_settings_phases_histograms_and_a_series() {
     let phases: Vec<_> =
         json["phases"].as_array().expect("it is a list").iter().map(|it| &it["name"]).collect();
     assert_eq!(phases, ["connect", "hold"]);
-    assert!(number(&json, "/phases/1/duration_seconds") >= 1.3, "{json:#}");
+    let durations = [0, 1].map(|phase| number(&json, &format!("/phases/{phase}/duration_seconds")));
+    assert!(durations[1] > 0.0 && durations.iter().sum::<f64>() >= 1.3, "{durations:?}");
 
     for name in ["connect_ms", "connect_from_start_ms"] {
         assert_eq!(json[name]["count"], 50);
@@ -49,19 +50,20 @@ async fn a_result_has_settings_phases_histograms_and_a_series() {
 
     let series = &json["series"];
     let t: Vec<f64> = serde_json::from_value(series["t"].clone()).expect("times are numbers");
-    assert!(t.len() == 2 && (0.9..1.4).contains(&t[0]), "{t:?}");
-    assert!((t[1] - number(&json, "/elapsed_seconds")).abs() < 0.2, "{t:?}");
+    // A late sample says so, and a run that ends late has one more.
+    assert!(t.len() >= 2 && t[0] >= 0.9 && t.is_sorted(), "{t:?}");
     let sum = |name: &str| {
         series["counts"][name].as_array().expect(name).iter().filter_map(Value::as_u64).sum::<u64>()
     };
     assert_eq!((sum("connects"), sum("connect_ms.count"), sum("errors")), (50, 50, 0));
     assert_eq!(sum("pings"), json["pings"].as_u64().expect("it is a count"));
     assert_eq!(sum("messages"), 100, "two messages follow each hello");
-    assert_eq!(series["gauges"]["connections"][1], 50);
+    let last = t.len() - 1;
+    assert_eq!(series["gauges"]["connections"][last], 50);
     for (kind, name) in
         [("gauges", "loadgen.cores"), ("gauges", "loadgen.resident_bytes"), ("times", "connect_ms.p99")]
     {
-        assert_eq!(series[kind][name].as_array().map(Vec::len), Some(2), "{name} in {series:#}");
+        assert_eq!(series[kind][name].as_array().map(Vec::len), Some(t.len()), "{name} in {series:#}");
     }
     assert_eq!(json["traffic"]["connections_max"], 50);
 }
