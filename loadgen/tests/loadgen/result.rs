@@ -35,8 +35,9 @@ async fn a_result_has_settings_phases_histograms_and_a_series() {
     let phases: Vec<_> =
         json["phases"].as_array().expect("it is a list").iter().map(|it| &it["name"]).collect();
     assert_eq!(phases, ["connect", "hold"]);
-    let durations = [0, 1].map(|phase| number(&json, &format!("/phases/{phase}/duration_seconds")));
-    assert!(durations[1] > 0.0 && durations.iter().sum::<f64>() >= 1.3, "{durations:?}");
+    // Clients connect for a second, and are held from its end on, even if the last one connects late.
+    let end = number(&json, "/phases/1/end_seconds");
+    assert!(number(&json, "/phases/1/duration_seconds") > 0.0 && end >= 2.3, "{json:#}");
 
     for name in ["connect_ms", "connect_from_start_ms"] {
         assert_eq!(json[name]["count"], 50);
@@ -50,15 +51,16 @@ async fn a_result_has_settings_phases_histograms_and_a_series() {
 
     let series = &json["series"];
     let t: Vec<f64> = serde_json::from_value(series["t"].clone()).expect("times are numbers");
-    // A late sample says so, and a run that ends late has one more.
-    assert!(t.len() >= 2 && t[0] >= 0.9 && t.is_sorted(), "{t:?}");
+    // On a busy machine, samples are late, and there may be one more. The last one is taken at the end.
+    let last = t.len() - 1;
+    assert!(last >= 1 && t[0] >= 0.9 && t.is_sorted(), "{t:?}");
+    assert!((number(&json, "/elapsed_seconds") - 0.01..=end).contains(&t[last]), "{t:?}, {end}");
     let sum = |name: &str| {
         series["counts"][name].as_array().expect(name).iter().filter_map(Value::as_u64).sum::<u64>()
     };
     assert_eq!((sum("connects"), sum("connect_ms.count"), sum("errors")), (50, 50, 0));
     assert_eq!(sum("pings"), json["pings"].as_u64().expect("it is a count"));
     assert_eq!(sum("messages"), 100, "two messages follow each hello");
-    let last = t.len() - 1;
     assert_eq!(series["gauges"]["connections"][last], 50);
     for (kind, name) in
         [("gauges", "loadgen.cores"), ("gauges", "loadgen.resident_bytes"), ("times", "connect_ms.p99")]
