@@ -285,8 +285,7 @@ impl<C> Outbox<C> {
     fn evicted(&mut self, seq: u64, entry: RingEntry) {
         if let Some(subscription) = self.get_mut(entry.slot) {
             subscription.evict(seq, entry);
-            let is_orphan = !subscription.live && subscription.successor.is_none();
-            if is_orphan {
+            if !subscription.reports_evicted() {
                 self.note_orphan_eviction(seq);
             }
             self.free_if_unused(entry.slot);

@@ -1,6 +1,6 @@
 //! Saving an outbox as a record, and restoring it in another process.
 
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU64;
 
 use super::log_handle::LogHandle;
 use super::notice::{EndReason, Notice, SubscriptionChange};
@@ -209,9 +209,8 @@ impl<C> Subscription<C> {
             return Err(BadRecord("invalid cursor"));
         }
         let mut it = Self::new(channel, record.cursor, record.gap);
-        (it.start, it.evicted) = (record.start, evicted);
-        (it.live, it.successor) =
-            (record.live, record.successor.and_then(|slot| NonZeroU32::new(slot.wrapping_add(1))));
+        (it.start, it.evicted, it.live) = (record.start, evicted, record.live);
+        it.set_successor(record.successor);
         it.evicted_unknown_gap = record.evicted_unknown_gap;
         let rare = RareSubscriptionState {
             missed: record.missed,

@@ -26,7 +26,7 @@ pub(super) struct Subscription<C> {
     /// Slot, plus one, of the subscription that replaced this one after its log ended. As long as the ring has
     /// entries of this subscription, it still reports its evicted entries; after that, the successor reports
     /// them.
-    pub(super) successor: Option<NonZeroU32>,
+    successor: Option<NonZeroU32>,
     /// State that few subscriptions need.
     pub(super) rare: Option<Box<RareSubscriptionState>>,
 }
@@ -133,6 +133,15 @@ impl<C> Subscription<C> {
         self.successor.map(|after| after.get() - 1)
     }
 
+    pub(super) fn set_successor(&mut self, slot: Option<u32>) {
+        self.successor = slot.and_then(|slot| NonZeroU32::new(slot.wrapping_add(1)));
+    }
+
+    /// Whether the subscription reports entries that have left the ring. False after an unsubscribe.
+    pub(super) fn reports_evicted(&self) -> bool {
+        self.live || self.successor.is_some()
+    }
+
     /// Takes over the evicted entries of a predecessor, to report them as a gap. Its range is unknown, because
     /// the predecessor's offsets belong to another log.
     pub(super) fn inherit_evicted(&mut self, seq: NonZeroU64) {
@@ -145,7 +154,7 @@ impl<C> Subscription<C> {
     /// Returns the seq of the gap that must be sent to a client with everything up to `seq`, because later
     /// entries have left the ring. `None` after an unsubscribe.
     pub(super) fn gap_seq_after(&self, seq: u64) -> Option<u64> {
-        self.last_evicted().filter(|evicted| (self.live || self.successor.is_some()) && *evicted > seq)
+        self.last_evicted().filter(|evicted| self.reports_evicted() && *evicted > seq)
     }
 
     /// Seq of the last entry that has left the ring.

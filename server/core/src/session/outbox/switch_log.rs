@@ -1,7 +1,5 @@
 //! Switching a subscription to another log after its own has ended.
 
-use std::num::NonZeroU32;
-
 use super::Outbox;
 use super::log_handle::LogHandle;
 use super::turn::{LogBounds, SubscriptionSlot};
@@ -54,7 +52,7 @@ impl<C> Outbox<C> {
         for slot in (0..self.slots()).filter(|slot| *slot != new) {
             let Some(it) = self.get_mut(slot) else { continue };
             if slot == old || was_freed && it.successor() == Some(old) {
-                it.successor = NonZeroU32::new(new + 1);
+                it.set_successor(Some(new));
             }
         }
     }
@@ -63,7 +61,7 @@ impl<C> Outbox<C> {
     pub(super) fn forget_predecessors(&mut self, ended: u32) {
         for slot in 0..self.slots() {
             if let Some(it) = self.get_mut(slot).filter(|it| it.successor() == Some(ended)) {
-                it.successor = None;
+                it.set_successor(None);
                 self.remove_pending_gap(slot);
                 self.forget_predecessors(slot);
             }
