@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use encke_base::quota::QuotaOwner;
 use encke_core::Timestamp;
 
 use super::hook::HookCaller;
@@ -55,8 +56,7 @@ impl Breaker {
         const ORDINARY: Option<BreakerPass> = Some(BreakerPass { is_trial: false });
         let is_general = self.is_general();
         // Once all clients are affected, no other session of a failing client is a trial.
-        let is_failing = self.failing.contains(caller)
-            || is_general && self.failing.iter().any(|failing| failing.owner == caller.owner);
+        let is_failing = self.failing.contains(caller) || is_general && self.has_failed(&caller.owner);
         let Some(open) = &mut self.open else { return ORDINARY };
         if is_failing {
             if now < open.retry_at {
@@ -91,12 +91,10 @@ impl Breaker {
         now: Timestamp,
     ) -> bool {
         self.failures = self.failures.saturating_add(1);
-        let is_remembered = if self.failing.len() < MAX_FAILING {
-            self.failing.contains(caller)
-        } else {
-            self.is_general() || self.failing.iter().any(|failing| failing.owner == caller.owner)
-        };
-        if !is_remembered {
+        // Above the maximum, only callers of other owners matter, and only until there are enough of them.
+        let has_room =
+            self.failing.len() < MAX_FAILING || !self.is_general() && !self.has_failed(&caller.owner);
+        if has_room && !self.failing.contains(caller) {
             self.failing.push(caller.clone());
         }
         if let Some(open) = &mut self.open {
@@ -125,6 +123,10 @@ impl Breaker {
     /// Whether the breaker is open for all clients, except for a trial.
     pub(super) fn rejects_all(&self) -> bool {
         self.open.is_some() && self.is_general()
+    }
+
+    fn has_failed(&self, owner: &QuotaOwner) -> bool {
+        self.failing.iter().any(|failing| failing.owner == *owner)
     }
 
     /// Whether so many clients fail that the backend must be the cause. Sessions of one owner count once: one
