@@ -35,16 +35,11 @@ pub(super) struct Layers {
 
 impl Layers {
     pub(super) fn defaults() -> Self {
-        let table = Self::default_table();
-        Self { table, sources: BTreeMap::new(), errors: Vec::new(), unreadable: Vec::new() }
-    }
-
-    fn default_table() -> Table {
         let mut table: Table = DEFAULTS.parse().expect("the built-in defaults are TOML: a test reads them");
         // Add the empty lists of tables separately. They cannot be in the default file, because a copy of it
         // could not be extended with `[[...]]` blocks.
         table.extend(LIST_SECTIONS.map(|list| (list.to_owned(), Value::Array(Vec::new()))));
-        table
+        Self { table, sources: BTreeMap::new(), errors: Vec::new(), unreadable: Vec::new() }
     }
 
     /// Returns the errors found so far.
@@ -199,7 +194,6 @@ impl Layers {
     /// # Errors
     /// All errors so far, if a value cannot be replaced by its default.
     pub(super) fn read<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, ConfigErrors> {
-        let mut defaults = Self::defaults();
         loop {
             let error = match serde_path_to_error::deserialize(self.table.clone()) {
                 Ok(values) => return Ok(values),
@@ -208,7 +202,7 @@ impl Layers {
             let key = error.path().to_string();
             let message = without_mistyped_value(error.inner().message());
             self.refuse(key.clone(), self.source(&key), message);
-            let set = list_of(&key);
+            let (set, mut defaults) = (list_of(&key), Self::defaults());
             let (Some(_), Some(slot), Some(default)) =
                 (self.sources.remove(set), self.get(set), defaults.get(set))
             else {

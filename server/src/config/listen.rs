@@ -49,8 +49,7 @@ impl Validator<'_> {
     /// Checks that listeners beyond loopback require authentication.
     pub(super) fn guards(&self, config: &Config) {
         for (key, kind) in [("listen.public", ListenerKind::Public), ("listen.admin", ListenerKind::Admin)] {
-            let problem = config.may_listen(kind, config.address(kind)).err();
-            self.require(problem.is_none(), key, problem.unwrap_or_default());
+            self.report(key, config.may_listen(kind, config.address(kind)).err());
         }
     }
 

@@ -12,10 +12,9 @@ impl Validator<'_> {
         let stray = directives(&log.level).find(|directive| {
             directive.contains('[') || !directive.contains('=') && directive.parse::<LevelFilter>().is_err()
         });
-        if let Some(stray) = stray {
-            let message = format!("`{stray}` is not error, warn, info, debug, trace, off or module=level");
-            self.require(false, "log.level", message);
-        }
+        let message =
+            |stray| format!("`{stray}` is not error, warn, info, debug, trace, off or module=level");
+        self.report("log.level", stray.map(message));
         let _ = self.require_ok("log.level", parse_filter(&log.level));
     }
 }

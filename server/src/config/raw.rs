@@ -178,8 +178,7 @@ impl Validator<'_> {
             "shutdown.snapshot_max_age",
             "must be longer than 0: no snapshot would be read",
         );
-        let problem = shutdown.snapshot.as_deref().and_then(location_problem);
-        self.require(problem.is_none(), "shutdown.snapshot", problem.unwrap_or_default());
+        self.report("shutdown.snapshot", shutdown.snapshot.as_deref().and_then(location_problem));
     }
 
     fn timers(&self, timers: &TimersConfig) {

@@ -29,7 +29,12 @@ impl<'a> Validator<'a> {
     }
 
     pub(super) fn require(&self, holds: bool, key: &str, message: impl Into<String>) {
-        if !holds {
+        self.report(key, (!holds).then(|| message.into()));
+    }
+
+    /// Records the problem, if there is one.
+    pub(super) fn report(&self, key: &str, problem: Option<String>) {
+        if let Some(message) = problem {
             let _: Result<(), _> = self.refuse(key, message);
         }
     }
