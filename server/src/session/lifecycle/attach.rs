@@ -20,8 +20,9 @@ impl Sessions {
     /// the server has not noticed yet that its old connection is lost.
     ///
     /// A connection that has already ended, or a poll or Bayeux WebSocket that arrived before the session's
-    /// connection, does not take over a session. Its client may have aborted it and reconnected, and the newer connection
-    /// may have been attached first; the late request must not take the session from the newer connection.
+    /// connection, does not take over a session. Its client may have aborted it and reconnected, and the newer
+    /// connection may have been attached first; the late request must not take the session from the newer
+    /// connection.
     /// `has_ended` is called while the session's lock is held, so that no other connection is attached meanwhile.
     ///
     /// # Errors
@@ -236,12 +237,12 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use encke_base::entropy::Entropy;
-    use encke_base::executor::NoTasks;
-    use encke_timeouts::Timeouts;
     use std::net::{IpAddr, Ipv4Addr};
 
+    use encke_base::entropy::Entropy;
+    use encke_base::executor::NoTasks;
     use encke_core::session::Heartbeat;
+    use encke_timeouts::Timeouts;
     use encke_timeouts::clock::Clock;
 
     use super::super::attach_request::SessionRequest;
