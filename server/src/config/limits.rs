@@ -65,6 +65,8 @@ pub struct Limits {
     pub user_commands_per_second: u32,
     /// Maximum number of commands per second of all anonymous clients of an address.
     pub anonymous_commands_per_second_per_address: u32,
+    /// Maximum number of joins that are announced per minute, channel and user or anonymous address; 0: no limit.
+    pub joins_per_minute: u32,
     /// Maximum number of invalid signatures per second from one address; 0: no limit.
     pub bad_signatures_per_second: u32,
     /// Maximum number of connections to the admin listener.

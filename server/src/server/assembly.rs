@@ -83,7 +83,11 @@ pub(crate) fn client_services_on(
     let memory = MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) };
     let logs = SessionLogs { engine: engine(memory), channels };
     let sessions = Sessions::new(
-        SessionLimits { unacked: config.max_unacked, subscriptions: limits.max_subscriptions },
+        SessionLimits {
+            unacked: config.max_unacked,
+            subscriptions: limits.max_subscriptions,
+            joins_per_minute: limits.joins_per_minute,
+        },
         Revocations::new(config.auth.max_token_lifetime),
         Arc::clone(&timeouts),
         config.session.clone(),

@@ -248,9 +248,14 @@ impl<S: Copy> Channel<S> {
         (state.subscribers.page(from, limit, exists), state.subscribers.len())
     }
 
-    /// Number of subscribers that were added or removed since the channel was created.
+    /// Number of changes to the list of subscribers since the channel was created.
     pub fn subscriber_changes(&self) -> u64 {
         self.state.lock().subscribers.changes()
+    }
+
+    /// Counts a change to the list of subscribers: presence lists a subscriber that it did not list before.
+    pub fn count_subscriber_change(&self) {
+        self.state.lock().subscribers.count_change();
     }
 
     /// Removes a subscriber. Does nothing if the key is no longer valid.

@@ -52,6 +52,10 @@ impl<S: Copy> Subscribers<S> {
         was_there
     }
 
+    pub(super) fn count_change(&mut self) {
+        self.changes += 1;
+    }
+
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }

@@ -3,7 +3,7 @@
 //! A notice is queued while the session's lock is held, together with the change that it reports. Therefore
 //! the notices of one session on one channel are in order, regardless of which threads act. Each channel with
 //! a queue has one task, which publishes the next notice once the previous one is in the log, and retries
-//! while the engine is unreachable. A session that joins repeatedly is announced at most once a second.
+//! while the engine is unreachable. Joins of an owner that joins too often are [held back](super::held_joins).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,11 +19,13 @@ use encke_timeouts::Timeouts;
 use futures_util::future::select;
 use tokio::sync::Notify;
 
+use super::held_joins::{HeldJoin, JoinRates};
 use super::notice_table::{NextNotice, Notice, NoticeTable, QueueFull};
 use crate::auth::Identity;
 use crate::session::channels::{Channel, SessionLogs};
 use crate::session::id::SessionId;
-use crate::session::table::{NotRestored, SessionCell, StoredNotice};
+use crate::session::session_ref::SessionRef;
+use crate::session::table::{NotRestored, SessionCell, SessionState, StoredNotice};
 
 /// Publishes notices of joins and leaves; `None` if no namespace has `join_leave`.
 pub(crate) struct JoinLeave(Option<Arc<Notices>>);
@@ -41,16 +43,37 @@ struct Notices {
 }
 
 impl Notices {
-    /// Queues a notice. After releasing its locks, the caller must call [`Self::start_publishing`] for the
-    /// channel. The caller holds the session's lock, which keeps the notices in the order of the changes.
-    fn enqueue(&self, kind: ContentKind, session: SessionId, identity: &Identity, channel: &Arc<Channel>) {
-        let notice = Notice { kind, session, user: identity.shared_user() };
+    /// Queues a join. Returns whether it is held back, in which case presence does not list the session yet.
+    /// The caller holds the session's lock, which keeps the notices in the order of the changes. After
+    /// releasing it, the caller must call [`Self::start_publishing`] for the channel.
+    fn enqueue_join(
+        &self,
+        session: &SessionCell,
+        owner: QuotaOwner,
+        user: Option<Arc<str>>,
+        channel: &Arc<Channel>,
+    ) -> bool {
+        let notice = Notice { kind: ContentKind::Joined, session: session.id(), user };
+        let join = HeldJoin { notice, session: session.reference(), owner };
         let mut guard = self.logs.channels.acquire_existing(Arc::clone(channel)).ok();
         let now = self.timeouts.clock().now();
-        let added = self.table.lock().add(channel.name(), notice, now, &mut guard);
-        if let Err(QueueFull) = added {
+        let added = self.table.lock().add_join(channel.name(), join, now, &mut guard);
+        self.count_lost(added).unwrap_or(false)
+    }
+
+    /// Queues a leave. The caller proceeds as for [`Self::enqueue_join`].
+    fn enqueue_leave(&self, session: SessionId, user: Option<Arc<str>>, channel: &Arc<Channel>) {
+        let notice = Notice { kind: ContentKind::Left, session, user };
+        let mut guard = self.logs.channels.acquire_existing(Arc::clone(channel)).ok();
+        let added = self.table.lock().add_leave(channel.name(), notice, &mut guard);
+        self.count_lost(added);
+    }
+
+    fn count_lost<T>(&self, added: Result<T, QueueFull>) -> Option<T> {
+        if added.is_err() {
             self.metrics.channels.join_leave_lost();
         }
+        added.ok()
     }
 
     /// Starts a task that publishes the channel's notices, if one is needed.
@@ -66,6 +89,10 @@ impl Notices {
         loop {
             let notice = match self.next(&channel) {
                 NextNotice::Publish(notice) => notice,
+                NextNotice::Release(id, session) => {
+                    self.release(&channel, id, session);
+                    continue;
+                }
                 NextNotice::WaitUntil(time, changed) => {
                     select(pin!(self.timeouts.sleep_until(time)), pin!(changed.notified())).await;
                     continue;
@@ -105,6 +132,24 @@ impl Notices {
             self.settled.notify_waiters();
         }
         next
+    }
+
+    /// Announces a join that was held back. From then on, presence lists the session: both change under the
+    /// session's lock.
+    fn release(&self, channel: &ChannelName, id: SessionId, session: SessionRef) {
+        let sessions = self.logs.channels.registry();
+        let release = |state: &mut SessionState| {
+            self.table.lock().release(channel, id);
+            state.set_listed_in(channel, true);
+            state.find(channel.as_str()).map(|(_, subscription)| Arc::clone(&subscription.channel))
+        };
+        let released = sessions.get(session).and_then(|session| sessions.change(&session, release));
+        match released {
+            Some(Some(channel)) => channel.count_subscriber_change(),
+            Some(None) => {}
+            // A session that ends removes its held joins, so this is not expected.
+            None => self.table.lock().release(channel, id),
+        }
     }
 
     /// Removes the oldest notice, because it was published or is being dropped.
@@ -154,7 +199,7 @@ impl Notices {
         };
         let existing = self.logs.channels.get(channel.as_str());
         let mut guard = existing.and_then(|existing| self.logs.channels.acquire_existing(existing).ok());
-        let added = self.table.lock().add(channel, notice, self.timeouts.clock().now(), &mut guard);
+        let added = self.table.lock().add(channel, notice, &mut guard);
         added.is_ok()
     }
 }
@@ -162,13 +207,15 @@ impl Notices {
 impl JoinLeave {
     /// Creates an empty set of queues, which does not publish yet.
     pub(super) fn new(
+        joins_per_minute: u32,
         logs: SessionLogs,
         timeouts: Arc<Timeouts>,
         metrics: Arc<Metrics>,
         executor: Arc<dyn Executor>,
     ) -> Self {
         Self(logs.channels.namespaces().any_join_leave().then(|| {
-            let (table, settled) = (Mutex::default(), Notify::new());
+            let table = Mutex::new(NoticeTable::new(JoinRates::new(joins_per_minute)));
+            let settled = Notify::new();
             Arc::new(Notices { table, logs, timeouts, metrics, executor, settled })
         }))
     }
@@ -184,9 +231,25 @@ impl JoinLeave {
 
     /// Queues a notice that the session has subscribed. The caller holds the session's lock, and calls
     /// [`Self::publish`] after releasing it.
-    pub(super) fn enqueue_join(&self, session: &SessionCell, identity: &Identity, channel: &Arc<Channel>) {
+    pub(super) fn enqueue_join(
+        &self,
+        session: &SessionCell,
+        state: &mut SessionState,
+        channel: &Arc<Channel>,
+    ) {
         if let Some(notices) = self.of(channel.name()) {
-            notices.enqueue(ContentKind::Joined, session.id(), identity, channel);
+            let user = state.identity.shared_user();
+            let address = state.mailbox.as_ref().map(|mailbox| mailbox.address());
+            let address = address.or_else(|| state.parked_address());
+            let owner = match (user.clone(), address) {
+                (Some(user), _) => QuotaOwner::User(user),
+                (None, Some(address)) => QuotaOwner::new(None, address),
+                // Only the operator subscribes a session that has no connection.
+                (None, None) => QuotaOwner::Operator,
+            };
+            if notices.enqueue_join(session, owner, user, channel) {
+                state.set_listed_in(channel.name(), false);
+            }
         }
     }
 
@@ -194,7 +257,7 @@ impl JoinLeave {
     /// [`Self::publish`] after releasing it.
     pub(crate) fn enqueue_leave(&self, session: &SessionCell, identity: &Identity, channel: &Arc<Channel>) {
         if let Some(notices) = self.of(channel.name()) {
-            notices.enqueue(ContentKind::Left, session.id(), identity, channel);
+            notices.enqueue_leave(session.id(), identity.shared_user(), channel);
         }
     }
 
@@ -235,6 +298,12 @@ impl JoinLeave {
     /// Returns the notices that were not published.
     pub(crate) fn snapshot(&self) -> Vec<StoredNotice> {
         self.0.as_ref().map_or_else(Vec::new, |notices| notices.snapshot())
+    }
+
+    /// Number of joins that are held back.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn held(&self) -> usize {
+        self.0.as_ref().map_or(0, |notices| notices.table.lock().held())
     }
 
     /// Restores a notice left by an earlier process. The notice is dropped if its namespace no longer has

@@ -3,6 +3,7 @@
 mod command_source;
 mod delivery;
 mod direct_messages;
+mod held_joins;
 mod join_authoriser;
 mod join_leave;
 mod notice_table;

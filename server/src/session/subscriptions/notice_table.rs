@@ -2,23 +2,19 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use encke_broker::channel::{ChannelGuard, ChannelName};
 use encke_core::Timestamp;
 use encke_core::message::{Content, ContentKind};
 use tokio::sync::Notify;
 
+use super::held_joins::{HeldJoin, HeldJoins, JoinRates};
 use crate::session::id::SessionId;
 use crate::session::session_ref::SessionRef;
 
 /// Maximum number of queued notices of all channels. Notices accumulate only while the engine is slow or
-/// unreachable. Additional ones are dropped and counted.
+/// unreachable, or joins are held back. Additional ones are dropped and counted.
 pub(super) const MAX_QUEUED: usize = 65_536;
-
-/// How long after a session's join to a channel its next join is held back. Meanwhile, only the latest state
-/// counts. Otherwise, a session that joins and leaves repeatedly would flood the channel.
-pub(super) const JOIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Notice that a session has joined or left.
 #[derive(Clone, Debug)]
@@ -35,7 +31,9 @@ pub(super) struct QueueFull;
 /// Outcome of [`NoticeTable::next`].
 pub(super) enum NextNotice {
     Publish(Notice),
-    /// All notices are held back until this time, unless the queue changes.
+    /// The join of this session is due. It must be [released](NoticeTable::release) under the session's lock.
+    Release(SessionId, SessionRef),
+    /// All joins are held back until this time, unless the queue changes.
     WaitUntil(Timestamp, Arc<Notify>),
     None,
 }
@@ -45,77 +43,111 @@ pub(super) enum NextNotice {
 pub(super) struct NoticeQueue {
     /// Notices to publish, oldest first.
     notices: VecDeque<Notice>,
-    /// Notices that are held back until a time, by session. Each follows all other notices of its session.
-    held: HashMap<SessionId, (Timestamp, Notice)>,
+    /// Each of these follows all other notices of its session.
+    held: HeldJoins,
     /// Whether a task is publishing these notices.
     has_task: bool,
-    /// Wakes the task while it waits for the first notice that is held back.
+    /// Wakes the task while it waits for the first join that is held back.
     changed: Arc<Notify>,
     /// Keeps the channel alive until the queue is empty.
     _guard: Option<ChannelGuard<SessionRef>>,
 }
 
-#[derive(Default)]
 pub(super) struct NoticeTable {
-    /// Queues by channel. None of them is empty.
+    /// Queues by channel. Each has notices, or a task that will remove it.
     queues: HashMap<ChannelName, NoticeQueue>,
     /// Number of notices in all queues.
     queued: usize,
-    recent_joins: RecentJoins,
+    rates: JoinRates,
     running_tasks: usize,
     /// Whether notices are published. False until the engine knows which logs it restores, and again once the
     /// remaining notices are left to the next process.
     is_running: bool,
 }
 
-/// Joins that were queued for publishing less than [`JOIN_INTERVAL`] ago.
-#[derive(Default)]
-struct RecentJoins {
-    by_session: HashMap<(ChannelName, SessionId), Timestamp>,
-    /// Oldest first. Also contains the times that were replaced in `by_session`.
-    by_age: VecDeque<(Timestamp, ChannelName, SessionId)>,
-}
-
 impl NoticeTable {
-    /// Adds a notice. Takes `guard` if the channel has no queue yet. Otherwise the caller drops it after
-    /// releasing this lock.
+    pub(super) fn new(rates: JoinRates) -> Self {
+        Self { queues: HashMap::new(), queued: 0, rates, running_tasks: 0, is_running: false }
+    }
+
+    /// Adds a join of a session that belongs to `owner`. Returns whether the join is held back. Takes `guard`
+    /// if the channel has no queue yet; otherwise the caller drops it after releasing this lock.
+    pub(super) fn add_join(
+        &mut self,
+        channel: &ChannelName,
+        join: HeldJoin,
+        now: Timestamp,
+        guard: &mut Option<ChannelGuard<SessionRef>>,
+    ) -> Result<bool, QueueFull> {
+        if self.queued >= MAX_QUEUED {
+            return Err(QueueFull);
+        }
+        let Some(due) = self.rates.count(channel, &join.owner, now) else {
+            self.add(channel, join.notice, guard)?;
+            return Ok(false);
+        };
+        let queue = self.queue(channel, guard);
+        queue.held.insert(due, join);
+        queue.changed.notify_one();
+        self.queued += 1;
+        Ok(true)
+    }
+
+    /// Adds a leave. If the session's join is held back, neither is announced.
+    pub(super) fn add_leave(
+        &mut self,
+        channel: &ChannelName,
+        leave: Notice,
+        guard: &mut Option<ChannelGuard<SessionRef>>,
+    ) -> Result<(), QueueFull> {
+        match self.remove_held(channel, leave.session) {
+            Some(join) => self.rates.refund(channel, &join.owner),
+            None => self.add(channel, leave, guard)?,
+        }
+        Ok(())
+    }
+
+    /// Adds a notice that is not held back.
     pub(super) fn add(
         &mut self,
         channel: &ChannelName,
         notice: Notice,
-        now: Timestamp,
         guard: &mut Option<ChannelGuard<SessionRef>>,
     ) -> Result<(), QueueFull> {
-        self.recent_joins.expire(now);
-        if let Some(queue) = self.queues.get_mut(channel) {
-            if let Some((due, held)) = queue.held.get_mut(&notice.session)
-                && *due > now
-            {
-                *held = notice;
-                return Ok(());
-            }
-            queue.release(channel, notice.session, &mut self.recent_joins);
-        }
         if self.queued >= MAX_QUEUED {
             return Err(QueueFull);
         }
-        self.queued += 1;
-        let queue = self
-            .queues
-            .entry(channel.clone())
-            .or_insert_with(|| NoticeQueue { _guard: guard.take(), ..NoticeQueue::default() });
-        let is_join = notice.kind == ContentKind::Joined;
-        match self.recent_joins.at(channel, notice.session, now).filter(|_| is_join) {
-            Some(at) => _ = queue.held.insert(notice.session, (at + JOIN_INTERVAL, notice)),
-            None => {
-                if is_join {
-                    self.recent_joins.insert(now, channel, notice.session);
-                }
-                queue.notices.push_back(notice);
-            }
-        }
+        let queue = self.queue(channel, guard);
+        queue.notices.push_back(notice);
         queue.changed.notify_one();
+        self.queued += 1;
         Ok(())
+    }
+
+    fn queue(
+        &mut self,
+        channel: &ChannelName,
+        guard: &mut Option<ChannelGuard<SessionRef>>,
+    ) -> &mut NoticeQueue {
+        let new = || NoticeQueue { _guard: guard.take(), ..NoticeQueue::default() };
+        self.queues.entry(channel.clone()).or_insert_with(new)
+    }
+
+    /// Removes the session's join if it is held back. Wakes the task, which may have nothing left to do.
+    fn remove_held(&mut self, channel: &ChannelName, session: SessionId) -> Option<HeldJoin> {
+        let queue = self.queues.get_mut(channel)?;
+        let join = queue.held.remove(session)?;
+        queue.changed.notify_one();
+        self.queued -= 1;
+        Some(join)
+    }
+
+    /// Announces the session's join if it is held back. The caller holds the session's lock, and lists the
+    /// session as present from then on.
+    pub(super) fn release(&mut self, channel: &ChannelName, session: SessionId) {
+        if let Some(join) = self.remove_held(channel, session) {
+            _ = self.add(channel, join.notice, &mut None);
+        }
     }
 
     /// Whether the channel has notices but no task. If so, the caller must start the task.
@@ -138,16 +170,16 @@ impl NoticeTable {
     ) -> (NextNotice, Option<NoticeQueue>, bool) {
         let Some(queue) = self.queues.get_mut(channel) else { return (NextNotice::None, None, false) };
         if self.is_running {
-            if queue.notices.is_empty() {
-                for session in queue.due(now) {
-                    queue.release(channel, session, &mut self.recent_joins);
-                }
-            }
             if let Some(oldest) = queue.notices.front() {
                 return (NextNotice::Publish(oldest.clone()), None, false);
             }
-            if let Some(due) = queue.held.values().map(|(due, _)| *due).min() {
-                return (NextNotice::WaitUntil(due, Arc::clone(&queue.changed)), None, false);
+            if let Some((due, join)) = queue.held.first() {
+                let next = if due <= now {
+                    NextNotice::Release(join.notice.session, join.session)
+                } else {
+                    NextNotice::WaitUntil(due, Arc::clone(&queue.changed))
+                };
+                return (next, None, false);
             }
         }
         queue.has_task = false;
@@ -179,53 +211,17 @@ impl NoticeTable {
         self.running_tasks == 0
     }
 
+    /// Number of joins that are held back.
+    #[cfg(feature = "simulation")]
+    pub(super) fn held(&self) -> usize {
+        self.queues.values().map(|queue| queue.held.notices().count()).sum()
+    }
+
     /// Returns all notices, those of each session oldest first.
     pub(super) fn all(&self) -> impl Iterator<Item = (&ChannelName, &Notice)> {
         self.queues.iter().flat_map(|(channel, queue)| {
-            let held = queue.held.values().map(|(_, notice)| notice);
-            queue.notices.iter().chain(held).map(move |notice| (channel, notice))
+            queue.notices.iter().chain(queue.held.notices()).map(move |notice| (channel, notice))
         })
-    }
-}
-
-impl NoticeQueue {
-    /// Returns the sessions whose notices are no longer held back.
-    fn due(&self, now: Timestamp) -> Vec<SessionId> {
-        let due = self.held.iter().filter(|(_, (due, _))| *due <= now);
-        due.map(|(session, _)| *session).collect()
-    }
-
-    /// Moves the notice of a session that is held back, if there is one, to those to publish.
-    fn release(&mut self, channel: &ChannelName, session: SessionId, recent_joins: &mut RecentJoins) {
-        if let Some((due, notice)) = self.held.remove(&session) {
-            self.notices.push_back(notice);
-            recent_joins.insert(due, channel, session);
-        }
-    }
-}
-
-impl RecentJoins {
-    fn at(&self, channel: &ChannelName, session: SessionId, now: Timestamp) -> Option<Timestamp> {
-        let at = self.by_session.get(&(channel.clone(), session)).copied();
-        at.filter(|at| *at + JOIN_INTERVAL > now)
-    }
-
-    fn insert(&mut self, at: Timestamp, channel: &ChannelName, session: SessionId) {
-        if self.by_age.len() < MAX_QUEUED {
-            self.by_session.insert((channel.clone(), session), at);
-            self.by_age.push_back((at, channel.clone(), session));
-        }
-    }
-
-    fn expire(&mut self, now: Timestamp) {
-        while self.by_age.front().is_some_and(|(at, ..)| *at + JOIN_INTERVAL <= now)
-            && let Some((at, channel, session)) = self.by_age.pop_front()
-        {
-            let key = (channel, session);
-            if self.by_session.get(&key) == Some(&at) {
-                self.by_session.remove(&key);
-            }
-        }
     }
 }
 

@@ -58,7 +58,7 @@ impl Subscriptions {
             let found = found.map(|(slot, subscription)| (slot, subscription.clone()));
             if let Some((slot, subscription)) = &found {
                 state.machine.outbox_mut().unsubscribe_with_notice(*slot);
-                state.forget_renames(subscription.channel.name());
+                state.forget_subscription(subscription.channel.name());
                 self.join_leave().enqueue_leave(session, &state.identity, &subscription.channel);
             }
             Ok(found)

@@ -28,6 +28,8 @@ pub(crate) struct SessionLimits {
     pub(crate) unacked: usize,
     /// Maximum number of subscriptions of each session.
     pub(crate) subscriptions: usize,
+    /// Maximum number of joins that are announced per minute, channel and owner of sessions; 0: no limit.
+    pub(crate) joins_per_minute: u32,
 }
 
 /// Begins and ends subscriptions of sessions to channels.
@@ -78,7 +80,8 @@ impl Subscriptions {
     ) -> Arc<Self> {
         let table = Arc::clone(logs.channels.registry());
         let (clock, tasks) = (Arc::clone(&timeouts), Arc::clone(&executor));
-        let join_leave = JoinLeave::new(logs.clone(), clock, Arc::clone(&metrics), tasks);
+        let join_leave =
+            JoinLeave::new(limits.joins_per_minute, logs.clone(), clock, Arc::clone(&metrics), tasks);
         let join_authoriser = OnceLock::new();
         Arc::new(Self { table, logs, join_leave, limits, timeouts, metrics, executor, join_authoriser })
     }
@@ -197,7 +200,7 @@ impl Subscriptions {
                 }
             });
             let joined = joined.map_err(|Retired| SubscribeError::Engine(EngineError::Unavailable))?;
-            self.join_leave.enqueue_join(session, &state.identity, channel);
+            self.join_leave.enqueue_join(session, state, channel);
             Ok(joined)
         });
         let subscribed = subscribed.unwrap_or(Err(SubscribeError::Ended));
@@ -281,7 +284,7 @@ impl Subscriptions {
                 found.filter(|(_, subscription)| !subscription.channel.name().is_direct())?;
             let subscription = subscription.clone();
             state.machine.outbox_mut().unsubscribe(slot);
-            state.forget_renames(subscription.channel.name());
+            state.forget_subscription(subscription.channel.name());
             self.join_leave.enqueue_leave(session, &state.identity, &subscription.channel);
             Some(subscription)
         });
@@ -309,7 +312,7 @@ impl Subscriptions {
                 self.join_leave.enqueue_leave(session, identity, &subscription.channel);
             }
             for (_, subscription) in &forbidden {
-                state.forget_renames(subscription.channel.name());
+                state.forget_subscription(subscription.channel.name());
             }
             forbidden
         });

@@ -81,15 +81,15 @@ impl SessionCell {
         self.lock().machine.outbox().seq()
     }
 
-    /// Returns the session as a member of a channel, if the session is subscribed. Called for many sessions
-    /// at a time.
+    /// Returns the session as a member of a channel, if the session is subscribed and its join is not held
+    /// back. Called for many sessions at a time.
     ///
     /// This checks the session's own subscriptions, because the session may still be among the channel's
     /// subscribers when its leave is published.
     pub(crate) fn member(&self, channel: &Channel) -> Option<Member> {
         let (user, phase) = {
             let state = self.lock();
-            state.find(channel.name().as_str())?;
+            state.find(channel.name().as_str()).filter(|_| state.is_listed_in(channel.name()))?;
             (state.identity.shared_user(), member_phase(state.machine.phase()))
         };
         let user = user.map(|user| String::from(&*user));

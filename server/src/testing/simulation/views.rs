@@ -95,6 +95,8 @@ pub struct ServerTotals {
     pub timer_entries: usize,
     /// Joins and leaves that are not published yet.
     pub queued_notices: usize,
+    /// Number of these that are joins which are held back.
+    pub held_joins: usize,
     /// Backend requests in flight.
     pub backend_requests: usize,
 }
@@ -170,6 +172,13 @@ impl SimulatedServer {
         messages.into_iter().map(view).collect()
     }
 
+    /// Returns the ids of the sessions that presence lists.
+    #[must_use]
+    pub fn present(&self, name: &str) -> Vec<String> {
+        let page = self.public.client.logs.channels.presence_page(name, 0, usize::MAX);
+        page.members.into_iter().map(|(_, member)| member.id).collect()
+    }
+
     /// Returns the totals.
     #[must_use]
     pub fn totals(&self) -> ServerTotals {
@@ -186,6 +195,7 @@ impl SimulatedServer {
             timer_entries: client.timeouts.entries(),
             backend_requests: client.access.backend.as_ref().map_or(0, |backend| backend.in_flight()),
             queued_notices: client.sessions.subscriptions.join_leave().snapshot().len(),
+            held_joins: client.sessions.subscriptions.join_leave().held(),
         }
     }
 }

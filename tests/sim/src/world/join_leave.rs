@@ -11,10 +11,7 @@ use crate::notices::Notice;
 use crate::outcome::Verdict;
 use crate::truth::{LOGS, MAX_CHANNELS, Observed, name_of};
 
-/// A session that has joined again within this time is announced later.
-const JOIN_INTERVAL_MS: u64 = 1000;
-
-/// Faults that delay the publishing of joins and leaves. After a restart, the intervals begin again.
+/// Faults that delay the publishing of joins and leaves. After a restart, the limits begin again.
 const DELAYS: [Fault; 5] =
     [Fault::LateTask, Fault::LateEngine, Fault::SlowSteps, Fault::Stall, Fault::Restart];
 
@@ -29,20 +26,19 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    fn apply(&mut self, notice: Notice, is_on_time: bool) -> Verdict {
+    /// Applies a notice. If `joins_per_minute` is not 0, the session must not have joined more often.
+    fn apply(&mut self, notice: Notice, joins_per_minute: u32) -> Verdict {
         let Notice { session, has_left, at_ms, .. } = &notice;
         if *has_left {
-            // If a session joins and leaves again within the interval, it is announced only that it has left.
-            if !self.present.remove(session) && !self.joins.contains_key(session) {
-                return Err(format!("{notice:?}, but it has not joined"));
-            }
-            return Ok(());
+            let was_present = self.present.remove(session);
+            return was_present.then_some(()).ok_or_else(|| format!("{notice:?}, but it is not present"));
         }
         let (first, joins) = self.joins.entry(session.clone()).or_insert((*at_ms, 0));
-        if is_on_time && *at_ms < *first + *joins * JOIN_INTERVAL_MS {
-            return Err(format!("{notice:?}, after {joins} joins since {first}"));
-        }
         *joins += 1;
+        let allowed = u64::from(joins_per_minute) * (60_000 + at_ms).saturating_sub(*first) / 60_000;
+        if joins_per_minute > 0 && *joins > allowed {
+            return Err(format!("{notice:?}, the {joins}th join since {first}"));
+        }
         if !self.present.insert(notice.session.clone()) {
             return Err(format!("{notice:?}, but it is present"));
         }
@@ -60,7 +56,8 @@ impl Simulation {
     }
 
     pub(super) fn follow_joins_and_leaves(&mut self, log: usize, observed: Observed) {
-        let is_on_time = !DELAYS.iter().any(|fault| self.scenario.faults.allows(*fault));
+        let is_late = DELAYS.iter().any(|fault| self.scenario.faults.allows(*fault));
+        let joins_per_minute = if is_late { 0 } else { self.scenario.config.limits.joins_per_minute };
         let Some(roster) = self.rosters.get_mut(log) else { return };
         let left_over = std::mem::take(roster);
         let mut verdict = Ok(());
@@ -71,7 +68,7 @@ impl Simulation {
         }
         roster.is_incomplete |= observed.misses_some;
         for notice in observed.notices {
-            let applied = roster.apply(notice, is_on_time);
+            let applied = roster.apply(notice, joins_per_minute);
             verdict = verdict.and(if roster.is_incomplete { Ok(()) } else { applied });
         }
         if let Err(what) = verdict {
@@ -84,30 +81,31 @@ impl Simulation {
         self.rosters.fill(Roster::default());
     }
 
-    /// Checks that the joins and leaves of each channel describe its subscribers, unless some are still to be
-    /// published.
+    /// Checks that the joins and leaves of each channel describe its presence, unless some are still to be
+    /// published, and that presence lists all subscribers whose joins are not held back.
     pub(super) fn check_rosters(&mut self, sessions: &[SessionView]) {
-        if self.server.totals().queued_notices > 0 {
+        let totals = self.server.totals();
+        if totals.queued_notices > totals.held_joins {
             return;
         }
+        let mut unlisted = 0;
         for channel in 0..MAX_CHANNELS {
-            let roster = &self.rosters[channel];
-            if roster.is_incomplete || !rules_of(&self.scenario.config, channel).join_leave {
+            if !rules_of(&self.scenario.config, channel).join_leave {
                 continue;
             }
-            let is_of = |session: &&SessionView| {
-                session.subscriptions.iter().any(|(name, _)| name == name_of(channel))
-            };
-            let subscribers: BTreeSet<_> =
-                sessions.iter().filter(is_of).map(|session| session.id.clone()).collect();
-            if roster.present != subscribers {
-                let what = format!(
-                    "{}: {:?} are present, but {subscribers:?} subscribe",
-                    name_of(channel),
-                    roster.present
-                );
+            let (roster, name) = (&self.rosters[channel], name_of(channel));
+            let present = BTreeSet::from_iter(self.server.present(name));
+            if !roster.is_incomplete && roster.present != present {
+                let what = format!("{name}: {:?} have joined, but {present:?} are present", roster.present);
                 return self.violate("joins and leaves", what);
             }
+            let is_of = |session: &&SessionView| session.subscriptions.iter().any(|(of, _)| of == name);
+            unlisted += sessions.iter().filter(is_of).count() - present.len();
+        }
+        if unlisted != totals.held_joins {
+            let what =
+                format!("{unlisted} subscribers are not present, but {} joins are held", totals.held_joins);
+            self.violate("joins and leaves", what);
         }
     }
 }

@@ -12,6 +12,8 @@ use super::{Attacker, BATCH_COMMANDS, CommandBatch};
 pub(super) const DATA_BYTES: usize = 60_000;
 /// Number of channels per session of `history`: enough that no channel reaches its own limit.
 const HISTORY_CHANNELS: u32 = 10;
+/// Ends the session, so that the server keeps nothing of it.
+const CLOSE_SESSION: &str = r#"{"close":{}}"#;
 
 /// Publishes far more than a session is allowed to. Every other connection keeps publishing regardless of the
 /// replies; the others resume the same session again and again, and send a hundred publishes each time.
@@ -85,8 +87,9 @@ pub(super) async fn presence(attacker: Rc<Attacker>, _: u32) {
     }
 }
 
-/// Joins and leaves a channel with one connection, as often as a session may, while all others listen. Without
-/// a namespace for `abuse-` with `join_leave`, the server announces nothing.
+/// Joins and leaves a channel as often as possible: the first connection with one session, the second with a
+/// new session each time. All others listen. Without a namespace for `abuse-` with `join_leave`, the server
+/// announces nothing.
 ///
 /// The attack costs 100 bytes per join and leave. A server should not announce each of them to everyone.
 pub(super) async fn joins(attacker: Rc<Attacker>, index: u32) {
@@ -96,15 +99,18 @@ pub(super) async fn joins(attacker: Rc<Attacker>, index: u32) {
     loop {
         let Some(mut session) = attacker.open(None).await else { continue };
         let is_joined = attacker.send_batch(&mut session, &join).await;
-        if index > 0 {
-            attacker.read_to_end(&mut session).await;
-        } else if is_joined {
-            let mut pause = interval(Duration::from_secs(2) / BATCH_COMMANDS);
-            while attacker.send_batch(&mut session, &leave).await
-                && attacker.send_batch(&mut session, &join).await
-            {
-                pause.tick().await;
+        match index {
+            0 if is_joined => {
+                let mut pause = interval(Duration::from_secs(2) / BATCH_COMMANDS);
+                while attacker.send_batch(&mut session, &leave).await
+                    && attacker.send_batch(&mut session, &join).await
+                {
+                    pause.tick().await;
+                }
             }
+            0 => {}
+            1 => _ = session.connection.send(CLOSE_SESSION).await,
+            _ => attacker.read_to_end(&mut session).await,
         }
     }
 }
@@ -115,8 +121,7 @@ async fn send_batches(attacker: &Attacker, command: impl Fn(u64, u32) -> String)
         let Some(mut session) = attacker.open(None).await else { continue };
         let commands = (1..=BATCH_COMMANDS).map(|id| command(round, id));
         attacker.send_batch(&mut session, &CommandBatch::of(commands)).await;
-        // The server then keeps nothing of the session.
-        session.connection.send(r#"{"close":{}}"#).await;
+        session.connection.send(CLOSE_SESSION).await;
     }
 }
 

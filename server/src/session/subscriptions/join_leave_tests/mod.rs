@@ -23,7 +23,7 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 
 use super::CommandSource;
-use super::notice_table::{JOIN_INTERVAL, MAX_QUEUED};
+use super::notice_table::MAX_QUEUED;
 use crate::auth::{Grant, Permission};
 use crate::client;
 use crate::client::slow_engine::{SlowControl, SlowEngine};
@@ -78,7 +78,11 @@ struct JoinLeaveWorld {
 
 impl JoinLeaveWorld {
     fn new() -> Self {
-        let world = Self::with(&[JOIN_LEAVE]);
+        Self::with_limit(0)
+    }
+
+    fn with_limit(joins_per_minute: u32) -> Self {
+        let world = Self::with(&[JOIN_LEAVE, &format!("limits.joins_per_minute={joins_per_minute}")]);
         world.services.sessions.subscriptions.join_leave().start();
         world
     }
@@ -167,6 +171,12 @@ impl JoinLeaveWorld {
         notices.collect()
     }
 
+    /// Returns the ids of the sessions that presence lists.
+    fn present(&self, channel: &str) -> Vec<String> {
+        let page = self.services.logs.channels.presence_page(channel, 0, usize::MAX);
+        page.members.into_iter().map(|(_, member)| member.id).collect()
+    }
+
     fn dropped(&self) -> u64 {
         let text = self.services.metrics.encode(&encke_base::metrics::Readings::default(), &[]);
         let line = text.lines().find_map(|line| line.strip_prefix("encke_join_leave_lost_total "));
@@ -246,7 +256,6 @@ fn notices_beyond_the_limit_are_dropped_and_counted() {
     for _ in 0..MAX_QUEUED / 2 {
         assert!(world.subscribe(&session, "/a/x"));
         world.unsubscribe(&session, "/a/x");
-        world.time.advance(JOIN_INTERVAL);
     }
     assert_eq!(world.dropped(), 0);
     assert!(world.subscribe(&session, "/a/x") && world.subscribe(&other, "/a/y"));
@@ -265,33 +274,59 @@ fn notices_beyond_the_limit_are_dropped_and_counted() {
     assert_eq!(world.dropped(), 2);
 }
 
-/// The last state is announced even if it is the same as before: a client that has queried presence in the
-/// meantime may have seen another one.
+/// Presence lists the sessions that were announced: a client that keeps a list receives each change once.
 #[test]
-fn a_session_that_joins_repeatedly_is_announced_once_a_second() {
-    let world = JoinLeaveWorld::new();
-    let session = world.attach("ann", "*", None).session;
+fn joins_beyond_the_limit_are_announced_later() {
+    let world = JoinLeaveWorld::with_limit(2);
+    let attach = |user: &str| world.attach(user, "*", None).session;
+    let [first, second, third, fourth, fifth] = ["ann"; 5].map(attach);
     let mut expected = Vec::new();
-    for stays in [true, false] {
-        for _ in 0..100 {
-            assert!(world.subscribe(&session, "/a/x"));
-            world.unsubscribe(&session, "/a/x");
-        }
-        expected.extend([line('+', &session), line('-', &session)]);
+    let expect = |expected: &[String], listed: &[&SessionHandle]| {
         (0..3).for_each(|_| world.tasks.poll_all());
         assert_eq!(world.notices("/a/x"), expected);
-        if stays {
-            assert!(world.subscribe(&session, "/a/x"));
-        }
-        world.settle();
-        expected.push(line(if stays { '+' } else { '-' }, &session));
-        assert_eq!(world.notices("/a/x"), expected);
-        world.unsubscribe(&session, "/a/x");
-        expected.extend(stays.then(|| line('-', &session)));
-        world.settle();
-        world.time.advance(JOIN_INTERVAL);
+        let mut listed: Vec<_> = listed.iter().map(|session| session.id().to_string()).collect();
+        let mut present = world.present("/a/x");
+        listed.sort();
+        present.sort();
+        assert_eq!(present, listed);
+    };
+    for session in [&first, &second, &third, &fourth, &fifth] {
+        assert!(world.subscribe(session, "/a/x"));
     }
-    assert_eq!(world.dropped(), 0);
+    expected.extend([line('+', &first), line('+', &second)]);
+    expect(&expected, &[&first, &second]);
+    let bob = attach("bob");
+    assert!(world.subscribe(&bob, "/a/x") && world.subscribe(&third, "/a/y"), "other limits");
+    expected.push(line('+', &bob));
+    expect(&expected, &[&first, &second, &bob]);
+    assert_eq!(world.present("/a/y"), [third.id().to_string()]);
+    world.unsubscribe(&third, "/a/x");
+    world.unsubscribe(&first, "/a/x");
+    expected.push(line('-', &first));
+    expect(&expected, &[&second, &bob]);
+    world.time.advance(Duration::from_secs(61));
+    expected.push(line('+', &fourth));
+    expect(&expected, &[&second, &bob, &fourth]);
+    world.kick(&fourth);
+    world.kick(&fifth);
+    expected.push(line('-', &fourth));
+    expect(&expected, &[&second, &bob]);
+    world.settle();
+    assert_eq!((world.notices("/a/x").len(), world.dropped()), (expected.len(), 0));
+}
+
+#[test]
+fn a_client_that_joins_repeatedly_causes_few_notices() {
+    let world = JoinLeaveWorld::with_limit(60);
+    for _ in 0..1_000 {
+        let session = world.attach("ann", "*", None).session;
+        assert!(world.subscribe(&session, "/a/x"));
+        world.kick(&session);
+        world.tasks.poll_all();
+        world.time.advance(Duration::from_millis(10));
+    }
+    world.settle();
+    assert_eq!((world.notices("/a/x").len(), world.dropped()), (2 * (60 + 9), 0));
 }
 
 #[test]
@@ -384,10 +419,6 @@ fn presence_excludes_sessions_that_have_left() {
     let subscriptions = &world.services.sessions.subscriptions;
     let [ann, bob] = ["ann", "bob"].map(|user| world.attach(user, "*", None).session);
     assert!(world.subscribe(&ann, "/a/x") && world.subscribe(&bob, "/a/x") && world.subscribe(&bob, "/a/y"));
-    let present = |channel: &str| {
-        let present = world.services.logs.channels.presence_page(channel, 0, usize::MAX);
-        present.members.into_iter().map(|(_, member)| member.id).collect::<Vec<_>>()
-    };
     // The state that another thread sees between the two steps of an unsubscribe.
     let left = subscriptions.table.change(&bob, |state| {
         let (slot, subscription) =
@@ -399,7 +430,10 @@ fn presence_excludes_sessions_that_have_left() {
     subscriptions.join_leave().publish(&name("/a/x"));
     world.settle();
     assert_eq!(world.notices("/a/x").last(), Some(&line('-', &bob)));
-    assert_eq!((present("/a/x"), present("/a/y")), (vec![ann.id().to_string()], vec![bob.id().to_string()]));
+    assert_eq!(
+        (world.present("/a/x"), world.present("/a/y")),
+        (vec![ann.id().to_string()], vec![bob.id().to_string()])
+    );
     subscriptions.complete_unsubscribe(&left.flatten().expect("it was subscribed"));
-    assert_eq!(present("/a/x"), [ann.id().to_string()]);
+    assert_eq!(world.present("/a/x"), [ann.id().to_string()]);
 }

@@ -1,0 +1,154 @@
+//! Joins that are announced later, because their owner has joined the channel too often.
+//!
+//! A session whose join is held back is not listed by `presence`. If it leaves before its join is announced,
+//! neither is: no client knows that it was there. So a client that opens sessions, joins and leaves as fast as
+//! it can causes no more messages than one that joins and stays.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::ChannelName;
+use encke_core::Timestamp;
+
+use super::notice_table::Notice;
+use crate::session::id::SessionId;
+use crate::session::session_ref::SessionRef;
+
+/// Time in which the joins of a full bucket are refilled.
+const REFILL: Duration = Duration::from_mins(1);
+
+/// Minimum number of buckets at which full ones are removed.
+const MIN_SWEEP_LEN: usize = 1024;
+
+/// Limits how often the joins of an owner to a channel are announced. Token buckets that hold one minute's
+/// worth of joins, stored as the times at which they will be full again.
+pub(super) struct JoinRates {
+    /// Time that a join takes to be refilled; `None`: unlimited.
+    interval: Option<Duration>,
+    full_at: HashMap<(ChannelName, QuotaOwner), Timestamp>,
+    sweep_at: usize,
+}
+
+/// A join that is held back.
+pub(super) struct HeldJoin {
+    pub(super) notice: Notice,
+    pub(super) session: SessionRef,
+    pub(super) owner: QuotaOwner,
+}
+
+/// The joins to one channel that are held back.
+#[derive(Default)]
+pub(super) struct HeldJoins {
+    by_due: BTreeMap<(Timestamp, SessionId), HeldJoin>,
+    due: HashMap<SessionId, Timestamp>,
+}
+
+impl JoinRates {
+    /// `per_minute` is the limit; 0 means unlimited.
+    pub(super) fn new(per_minute: u32) -> Self {
+        let interval = REFILL.checked_div(per_minute);
+        Self { interval, full_at: HashMap::new(), sweep_at: MIN_SWEEP_LEN }
+    }
+
+    /// Counts a join. Returns the time at which it may be announced if that is after `now`.
+    pub(super) fn count(
+        &mut self,
+        channel: &ChannelName,
+        owner: &QuotaOwner,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        // The operator decides how often its own sessions join.
+        let interval = self.interval.filter(|_| *owner != QuotaOwner::Operator)?;
+        if self.full_at.len() >= self.sweep_at {
+            self.full_at.retain(|_, full_at| *full_at > now);
+            self.sweep_at = (2 * self.full_at.len()).max(MIN_SWEEP_LEN);
+        }
+        let full_at = self.full_at.entry((channel.clone(), owner.clone())).or_insert(now);
+        *full_at = (*full_at).max(now) + interval;
+        full_at.before(REFILL).filter(|due| *due > now)
+    }
+
+    /// Refunds a join that was counted, but is not announced.
+    pub(super) fn refund(&mut self, channel: &ChannelName, owner: &QuotaOwner) {
+        let Some(interval) = self.interval else { return };
+        if let Some(full_at) = self.full_at.get_mut(&(channel.clone(), owner.clone())) {
+            *full_at = full_at.before(interval).unwrap_or(*full_at);
+        }
+    }
+}
+
+impl HeldJoins {
+    pub(super) fn insert(&mut self, due: Timestamp, join: HeldJoin) {
+        let session = join.notice.session;
+        self.due.insert(session, due);
+        self.by_due.insert((due, session), join);
+    }
+
+    pub(super) fn remove(&mut self, session: SessionId) -> Option<HeldJoin> {
+        let due = self.due.remove(&session)?;
+        self.by_due.remove(&(due, session))
+    }
+
+    /// Returns the join that may be announced first, and when.
+    pub(super) fn first(&self) -> Option<(Timestamp, &HeldJoin)> {
+        self.by_due.first_key_value().map(|((due, _), join)| (*due, join))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_due.is_empty()
+    }
+
+    pub(super) fn notices(&self) -> impl Iterator<Item = &Notice> {
+        self.by_due.values().map(|join| &join.notice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    const ANN: QuotaOwner = QuotaOwner::Address(IpAddr::V4(Ipv4Addr::LOCALHOST));
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_nanos((seconds + 3_600) * 1_000_000_000)
+    }
+
+    fn channel() -> ChannelName {
+        ChannelName::new("room", 255).expect("a name")
+    }
+
+    #[test]
+    fn joins_are_announced_at_once_until_the_bucket_is_empty() {
+        let (mut rates, channel) = (JoinRates::new(3), channel());
+        let due = [None, None, None, Some(20), Some(40)];
+        for due in due {
+            assert_eq!(rates.count(&channel, &ANN, at(0)), due.map(at));
+        }
+        assert_eq!(rates.count(&channel, &QuotaOwner::User("bob".into()), at(0)), None);
+        rates.refund(&channel, &ANN);
+        assert_eq!(rates.count(&channel, &ANN, at(0)), Some(at(40)));
+        assert_eq!(rates.count(&channel, &ANN, at(59)), Some(at(60)));
+        assert_eq!(rates.count(&channel, &ANN, at(80)), None);
+    }
+
+    #[test]
+    fn some_joins_are_unlimited() {
+        for (per_minute, owner) in [(0, ANN), (1, QuotaOwner::Operator)] {
+            let mut rates = JoinRates::new(per_minute);
+            assert!((0..1_000).all(|_| rates.count(&channel(), &owner, at(0)).is_none()));
+        }
+    }
+
+    #[test]
+    fn full_buckets_are_removed() {
+        let (mut rates, channel) = (JoinRates::new(60), channel());
+        for number in 0..100_000 {
+            let owner = QuotaOwner::User(number.to_string().into());
+            rates.count(&channel, &owner, at(number / 100));
+        }
+        assert!(rates.full_at.len() <= MIN_SWEEP_LEN, "{}", rates.full_at.len());
+    }
+}
