@@ -284,12 +284,31 @@ fn check_shared_rate(context: CommandContext<'_>, cost: u32, now: Timestamp) -> 
     Err(owner_too_fast(services, user.is_none()))
 }
 
+/// Most that a command counts as: clients may ask for more messages than there are.
+const MAX_COST: u32 = 10;
+
 /// Returns how many cheap commands a command counts as. Listing subscribers and reading a history cost more
 /// than sending the command.
 fn cost(command: &Command<'_>) -> u32 {
     match command {
         Command::Presence { .. } => 5,
-        Command::Subscribe { begin: StartPosition::Newest(_), .. } => 2,
+        Command::Subscribe { begin: StartPosition::Newest(messages), .. } => {
+            u32::try_from(messages / 64).map_or(MAX_COST, |cost| MAX_COST.min(2 + cost))
+        }
         _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscribe_counts_by_the_messages_that_it_asks_for() {
+        for (messages, expected) in [(1, 2), (63, 2), (64, 3), (256, 6), (512, 10), (u64::MAX, 10)] {
+            let begin = StartPosition::Newest(messages);
+            assert_eq!(cost(&Command::Subscribe { channel: "a".into(), begin }), expected, "{messages}");
+        }
+        assert_eq!(cost(&Command::Subscribe { channel: "a".into(), begin: StartPosition::Now }), 1);
     }
 }
