@@ -2,7 +2,7 @@ use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context as Task, Poll, ready};
 
 use encke_core::Timestamp;
@@ -15,30 +15,40 @@ use crate::admission::Handshake;
 use crate::http::proxies::BadProxyHeader;
 use crate::session::Arrival;
 
-/// Time limit and arrival number of a client's next request. The limit is `handshake_timeout`, or `keep_alive_timeout` until its first byte arrives on a connection that has been used
-/// before.
+/// No byte of a connection's first request has arrived.
+const UNUSED: u8 = 0;
+/// No byte of the next request has arrived on a connection that has been used before.
+const IDLE: u8 = 1;
+/// The first byte of the request has arrived.
+const BEGUN: u8 = 2;
+
+/// Time limit and arrival number of a client's next request. The limit is `handshake_timeout`, or
+/// `keep_alive_timeout` until its first byte arrives on a connection that has been used before.
 pub(super) struct RequestTimeout {
     /// Start of the time limit in nanoseconds, on the server's clock.
     start: AtomicU64,
-    /// Whether the connection waits for the first byte of its next request.
-    is_idle: AtomicBool,
+    /// [`UNUSED`], [`IDLE`] or [`BEGUN`].
+    progress: AtomicU8,
     is_held: AtomicBool,
     /// Whether the request is complete and the response is not: the client is not silent.
     is_answering: AtomicBool,
     /// Whether the client has shown that it has a session.
     has_session: AtomicBool,
-    /// Number of the request in the order of arrival. Connections are accepted in the order in which they were
-    /// opened, so the first request has the number of its connection.
+    /// Number of the request in the order of arrival, assigned when its first byte arrives. Until then, the
+    /// number is provisional.
     arrival: AtomicU32,
 }
 
 impl RequestTimeout {
-    /// Creates the time limit for the first request of a connection.
-    pub(super) fn new(context: &Context) -> Self {
+    /// Creates the time limit for the first request of a connection that was just accepted. `has_begun` is
+    /// whether bytes have arrived on it. If so, the request gets its number now: connections are accepted in
+    /// the order in which they were opened, but their bytes may be read in another order. If not, the
+    /// connection may have been opened in advance, as browsers do, long before its first request.
+    pub(super) fn new(context: &Context, has_begun: bool) -> Self {
         let now = context.client.timeouts.clock().now();
         Self {
             start: AtomicU64::new(now.as_nanos()),
-            is_idle: AtomicBool::new(false),
+            progress: AtomicU8::new(if has_begun { BEGUN } else { UNUSED }),
             is_held: AtomicBool::new(false),
             is_answering: AtomicBool::new(false),
             has_session: AtomicBool::new(false),
@@ -52,8 +62,18 @@ impl RequestTimeout {
 
     /// Creates the time limit for the request after a poll. `is_idle` is whether nothing of it has arrived.
     pub(super) fn after_poll(context: &Context, is_idle: bool) -> Self {
-        let (is_idle, has_session) = (AtomicBool::new(is_idle), AtomicBool::new(true));
-        Self { is_idle, has_session, ..Self::new(context) }
+        let progress = AtomicU8::new(if is_idle { IDLE } else { BEGUN });
+        Self { progress, has_session: AtomicBool::new(true), ..Self::new(context, false) }
+    }
+
+    /// Makes the number provisional again: what has arrived on a new connection belongs to a PROXY header or a
+    /// TLS handshake.
+    pub(super) fn await_first_request(&self) {
+        self.progress.store(UNUSED, Ordering::Relaxed);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.progress.load(Ordering::Relaxed) == IDLE
     }
 
     /// Restarts the time limit, because the client has shown that it has a session.
@@ -72,13 +92,16 @@ impl RequestTimeout {
     /// Begins to wait for the next request, because the last one was answered.
     pub(super) fn await_request(&self, context: &Context) {
         self.restart(context);
-        self.is_idle.store(true, Ordering::Relaxed);
+        self.progress.store(IDLE, Ordering::Relaxed);
     }
 
     /// Ends the wait for the next request, if it was awaited: its first bytes have arrived.
     pub(super) fn request_arrives(&self, context: &Context) {
-        if self.is_idle.swap(false, Ordering::Relaxed) {
+        let before = self.progress.swap(BEGUN, Ordering::Relaxed);
+        if before == IDLE {
             self.restart(context);
+        }
+        if before != BEGUN {
             self.arrival.store(context.arrivals.next().to_bits(), Ordering::Relaxed);
         }
     }
@@ -97,7 +120,7 @@ impl RequestTimeout {
     }
 
     fn deadline(&self, context: &Context) -> Timestamp {
-        let is_idle = self.is_idle.load(Ordering::Relaxed) && !self.is_held.load(Ordering::Relaxed);
+        let is_idle = self.is_idle() && !self.is_held.load(Ordering::Relaxed);
         let limit =
             if is_idle { context.client.settings.keep_alive_timeout } else { context.handshake_timeout };
         Timestamp::from_nanos(self.start.load(Ordering::Relaxed)) + limit
@@ -174,7 +197,7 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
     fn poll_timeout(&mut self, task: &mut Task<'_>) -> Poll<()> {
         loop {
             ready!(Pin::new(&mut self.sleep).poll(task));
-            if (!self.is_reading || self.timeout.is_idle.load(Ordering::Relaxed)) && self.has_unread_bytes() {
+            if (!self.is_reading || self.timeout.is_idle()) && self.has_unread_bytes() {
                 self.timeout.restart(self.context);
                 self.timeout.request_arrives(self.context);
             }
@@ -206,10 +229,60 @@ impl NotServed {
             // Some proxies check the server in this way, so do not report it.
             Self::Proxy(BadProxyHeader::Empty) => {}
             // A client need not send another request.
-            Self::Timeout if timeout.is_idle.load(Ordering::Relaxed) => {}
+            Self::Timeout if timeout.is_idle() => {}
             Self::Timeout | Self::ConnectionLost(_) | Self::Evicted | Self::NoDescriptor
                 if timeout.has_session.load(Ordering::Relaxed) => {}
             error => context.report_refusal(&error, address),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::client::test_services::on_slow_engine;
+    use crate::config::Settings;
+    use crate::server::assembly;
+
+    fn context() -> Context {
+        let config = Settings::default().resolve().expect("the defaults are valid");
+        assembly::public(&config, Arc::new(on_slow_engine().0), CancellationToken::new())
+    }
+
+    /// Returns the numbers of a request when it is awaited, and after its first and its second bytes.
+    fn numbers(timeout: &RequestTimeout, context: &Context) -> [Arrival; 3] {
+        let awaited = timeout.arrival();
+        context.arrivals.next();
+        let [first, second] = [(); 2].map(|()| {
+            timeout.request_arrives(context);
+            timeout.arrival()
+        });
+        [awaited, first, second]
+    }
+
+    #[test]
+    fn a_request_is_numbered_when_its_first_byte_arrives() {
+        let context = context();
+        let with_bytes = RequestTimeout::new(&context, true);
+        let [awaited, first, second] = numbers(&with_bytes, &context);
+        assert_eq!([first, second], [awaited; 2], "bytes arrived before the connection was accepted");
+        let without_bytes = RequestTimeout::new(&context, false);
+        let [awaited, first, second] = numbers(&without_bytes, &context);
+        assert!(awaited.precedes(first) && first == second, "a connection opened in advance");
+        with_bytes.await_first_request();
+        let [awaited, first, second] = numbers(&with_bytes, &context);
+        assert!(awaited.precedes(first) && first == second, "the first bytes were a handshake");
+        with_bytes.await_request(&context);
+        let [awaited, first, second] = numbers(&with_bytes, &context);
+        assert!(awaited.precedes(first) && first == second, "the next request");
+        let pipelined = RequestTimeout::after_poll(&context, false);
+        let [awaited, first, second] = numbers(&pipelined, &context);
+        assert_eq!([first, second], [awaited; 2], "the request arrived before the response to the poll");
+        let [awaited, first, second] = numbers(&RequestTimeout::after_poll(&context, true), &context);
+        assert!(awaited.precedes(first) && first == second, "the request after a poll");
     }
 }

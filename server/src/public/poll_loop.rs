@@ -2,9 +2,11 @@
 
 use std::future::{Future, ready};
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use encke_base::parking::ParkBackoff;
+use encke_sys::has_unread_bytes;
 use tokio::net::TcpStream;
 
 use super::context::Context;
@@ -26,7 +28,7 @@ pub(super) fn spawn(
     open_connection: OpenConnection,
     context: Arc<Context>,
 ) {
-    let timeout = RequestTimeout::new(&context);
+    let timeout = RequestTimeout::new(&context, has_unread_bytes(socket.as_raw_fd()));
     tokio::spawn(async move {
         let mut arrival = SessionlessConnection {
             context: &context,

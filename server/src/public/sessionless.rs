@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
 
 use encke_base::locks::Mutex;
+use encke_sys::has_unread_bytes;
 use futures_util::future::Either;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -124,8 +125,8 @@ impl SessionlessConnection<'_> {
                 ended.report(self.address, self.timeout, self.context);
                 return None;
             }
+            // The request gets its number when hyper has read from the socket: it may be ready without any bytes.
             end.begin_reading();
-            self.timeout.request_arrives(self.context);
             // Box this future, which contains all of hyper's state, so that it does not exist until something
             // arrives.
             let mut serve = Box::pin(self.serve(socket));
@@ -228,7 +229,15 @@ impl SessionlessConnection<'_> {
             self.open_connection = self.context.connections.enter(self.context.permit(client)?);
             self.handshake.set_address(client);
         }
-        connection::accept(socket, self.context.tls.as_deref()).await.map_err(NotServed::Tls)
+        let descriptor = socket.as_raw_fd();
+        let accepted = connection::accept(socket, self.context.tls.as_deref()).await;
+        let socket = accepted.map_err(NotServed::Tls)?;
+        // A client or a proxy may complete its handshake long before it sends a request.
+        let Context { proxies, tls, .. } = &**self.context;
+        if tls.is_some() || proxies.proxy_protocol && !has_unread_bytes(descriptor) {
+            self.timeout.await_first_request();
+        }
+        Ok(socket)
     }
 }
 

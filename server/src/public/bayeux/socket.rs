@@ -152,7 +152,7 @@ async fn bind_session<S: Socket>(
     let descriptor = upgraded.0.descriptor();
     let mut waiting = SessionlessSocket::new(upgraded, address, &context.client);
     let bound = {
-        let timeout = RequestTimeout::new(&context);
+        let timeout = RequestTimeout::new(&context, true);
         let stopped = pin!(context.stop.cancelled());
         let mut end = ConnectionDeadline::new(&timeout, &handshake, descriptor, stopped, &context);
         end.begin_reading();
