@@ -64,7 +64,7 @@ impl<S: Transport> EventStream<S> {
 
     /// Reads the response to a request that has been sent.
     #[track_caller]
-    pub(crate) fn read(mut connection: Connection<S>) -> Self {
+    pub fn read(mut connection: Connection<S>) -> Self {
         let head = connection.http_head();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
         let is_chunked = HttpResponse::parse(&head).header("transfer-encoding") == Some("chunked");

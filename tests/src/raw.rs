@@ -41,6 +41,15 @@ pub struct ReceivedFrame {
 /// Connection for WebSocket frames.
 pub type RawClient<S = TcpStream> = Connection<S>;
 
+/// Returns an upgrade request with these `Connection` headers and additional headers: lines that end in CR LF.
+pub fn upgrade_request(connection: &[&str], path: &str, headers: &str) -> String {
+    let connection: String = connection.iter().map(|options| format!("Connection: {options}\r\n")).collect();
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{connection}Upgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n{headers}\r\n"
+    )
+}
+
 /// Encodes a masked frame, as clients send them.
 pub fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
@@ -95,13 +104,8 @@ impl<S: Transport> Connection<S> {
 
     /// Like [`request_upgrade_at`](Self::request_upgrade_at), with these `Connection` headers.
     pub fn request_upgrade_with_connection(&mut self, connection: &[&str], path: &str, headers: &str) {
-        let lines = connection.iter().map(|options| format!("Connection: {options}\r\n"));
-        let connection: String = lines.collect();
         self.started_at = Instant::now();
-        self.send(format!(
-            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{connection}Upgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n{headers}\r\n"
-        ));
+        self.send(upgrade_request(connection, path, headers));
     }
 
     #[track_caller]

@@ -8,9 +8,8 @@ use super::{Services, retry_delay};
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::{AttachRefusal, SessionCell};
 
-/// Error message for a superseded connection. Only a client that has closed just its own half of the
-/// connection can read it.
-const SUPERSEDED: &str = "the connection has ended, and the session has a newer one";
+/// Error message for a superseded connection.
+const SUPERSEDED: &str = "the session has a newer connection";
 
 /// Whether the client has to come back later, although nothing is wrong with its token.
 fn is_temporary(code: CloseCode) -> bool {
@@ -57,9 +56,8 @@ impl Refusal {
             Self::NotAttached(AttachRefusal::WrongUser) => {
                 ApiError::forbidden("the session belongs to another user")
             }
-            Self::NotAttached(AttachRefusal::AlreadyReconnected) => {
-                ApiError::new(ApiErrorCode::Superseded, SUPERSEDED)
-            }
+            // After any status but 200, an `EventSource` does not try again.
+            Self::NotAttached(AttachRefusal::AlreadyReconnected) => ApiError::superseded(SUPERSEDED),
             Self::NotAttached(AttachRefusal::SessionGone) => ApiError::new(
                 ApiErrorCode::Gone,
                 "the session no longer exists; add channels=a,b to open a new one",

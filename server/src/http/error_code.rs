@@ -24,7 +24,7 @@ pub enum ApiErrorCode {
     MethodNotAllowed,
     /// The body did not arrive within `limits.handshake_timeout`.
     Timeout,
-    /// Another poll of the session has arrived since.
+    /// A newer poll, or another newer connection, of the session has arrived.
     Superseded,
     /// The session no longer exists, and nothing of the request was done.
     Gone,

@@ -1,13 +1,18 @@
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::ApiErrorCode;
 use crate::auth::BadHost;
+
+/// How long a client that has two polls of one session in progress has to wait before its next poll. Without
+/// this pause, the polls would supersede each other endlessly.
+pub(crate) const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 
 /// A complete response.
 pub(crate) type Reply = Response<Full<Bytes>>;
@@ -59,6 +64,12 @@ impl ApiError {
     pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
         let error = Self::new(ApiErrorCode::Unauthorized, message);
         Self { header: Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))), ..error }
+    }
+
+    /// Creates the error for a request whose session has a newer connection.
+    pub(crate) fn superseded(message: impl Into<String>) -> Self {
+        let error = Self::new(ApiErrorCode::Superseded, message);
+        Self { header: Some((RETRY_AFTER, HeaderValue::from(SUPERSEDED_PAUSE.as_secs()))), ..error }
     }
 
     /// Creates the error for an unsupported method. `allow` lists the supported methods, separated by commas.

@@ -41,6 +41,19 @@ fn read_late(server: &RunningServer, reason: &str, request: &str, end: EndConnec
     panic!("no request is refused as {reason}");
 }
 
+/// Waits until the server has accepted a connection.
+#[track_caller]
+pub(crate) fn await_acceptance(client: &TcpStream) {
+    eventually("the connection is accepted", || ServerSocket::of(client).inode());
+}
+
+/// Waits until the server has accepted a connection, and has read everything that the client has sent.
+#[track_caller]
+pub(crate) fn await_read(client: &TcpStream) {
+    await_acceptance(client);
+    until("the server has read", || ServerSocket::of(client).has_read_all());
+}
+
 /// The server's socket of a connection, as the kernel shows it.
 struct ServerSocket {
     server: String,
@@ -55,8 +68,8 @@ impl ServerSocket {
         Self { server: port(client.peer_addr()), client: port(client.local_addr()) }
     }
 
-    /// Returns the fields of proc_net_tcp(5): the number, both addresses, the state, and the inode in the tenth
-    /// column. `None` if the connection has been reset.
+    /// Returns the fields of proc_net_tcp(5): the number, both addresses, the state, the sizes of the queues for
+    /// output and input, and the inode in the tenth column. `None` if the connection has been reset.
     fn fields(&self) -> Option<Vec<String>> {
         let sockets = fs::read_to_string("/proc/net/tcp").expect("Linux has /proc/net/tcp");
         let mut sockets =
@@ -67,6 +80,13 @@ impl ServerSocket {
     /// Returns the inode. The socket has none until the server has accepted the connection.
     fn inode(&self) -> Option<String> {
         self.fields().map(|fields| fields[9].clone()).filter(|inode| inode != "0")
+    }
+
+    /// Whether the server has read everything that the client has sent.
+    fn has_read_all(&self) -> bool {
+        let client = Self { server: self.client.clone(), client: self.server.clone() };
+        let has_arrived = client.fields().is_some_and(|fields| fields[4].starts_with("00000000:"));
+        has_arrived && self.fields().is_some_and(|fields| fields[4].ends_with(":00000000"))
     }
 
     /// Whether the client has not ended the connection, as far as the server's kernel knows.

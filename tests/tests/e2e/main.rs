@@ -56,6 +56,8 @@ mod heartbeat;
 mod http;
 // Joins and leaves in namespaces with `join_leave`.
 mod join_leave;
+// The order of a session's connections.
+mod arrival_order;
 // Requests that are read after their client has disconnected and reconnected.
 mod late_requests;
 // Token keys that an issuer publishes.

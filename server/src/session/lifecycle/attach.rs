@@ -3,9 +3,7 @@ use std::sync::atomic::Ordering;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::DialectName;
-use encke_core::session::{
-    Attach, ConnectionId, ConnectionKind, Input, Outputs, Phase, Session, StepContext,
-};
+use encke_core::session::{Attach, ConnectionId, Input, Outputs, Phase, Session, StepContext};
 
 use super::attach_request::{AttachRefusal, AttachRequest, Attached};
 use super::sessions::Sessions;
@@ -19,10 +17,9 @@ impl Sessions {
     /// inherit the permit of the connection that it replaces, so a client can reconnect at the limit even if
     /// the server has not noticed yet that its old connection is lost.
     ///
-    /// A connection that has already ended, or a poll or Bayeux WebSocket that arrived before the session's
-    /// connection, does not take over a session. Its client may have aborted it and reconnected, and the newer
-    /// connection may have been attached first; the late request must not take the session from the newer
-    /// connection.
+    /// A connection that has already ended, or whose request arrived before that of the session's connection,
+    /// does not take over a session. Its client may have abandoned it and reconnected, and the newer connection
+    /// may have been attached first; the late request must not take the session from the newer connection.
     /// `has_ended` is called while the session's lock is held, so that no other connection is attached meanwhile.
     ///
     /// # Errors
@@ -120,12 +117,8 @@ impl Sessions {
                 Phase::Moved => return Err(AttachRefusal::Moved),
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
-            // Only polls and Bayeux clients are checked, because they try again. Other clients may use a
-            // connection long after it was opened. A message on a Bayeux WebSocket has the arrival number of its
-            // WebSocket, and may be older than the client's newer connection.
-            let tries_again = matches!(request.wanted.kind, ConnectionKind::Poll { .. })
-                || request.wanted.dialect == DialectName::Bayeux;
-            let is_late = || has_ended() || tries_again && request.arrival.precedes(state.arrival);
+            // A message on a Bayeux WebSocket has the arrival number of its WebSocket.
+            let is_late = || has_ended() || request.arrival.precedes(state.arrival);
             if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && is_late() {
                 return Err(AttachRefusal::AlreadyReconnected);
             }
@@ -238,10 +231,11 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
+    use std::time::Duration;
 
     use encke_base::entropy::Entropy;
     use encke_base::executor::NoTasks;
-    use encke_core::session::Heartbeat;
+    use encke_core::session::{ConnectionKind, Heartbeat};
     use encke_timeouts::Timeouts;
     use encke_timeouts::clock::Clock;
 
@@ -273,25 +267,35 @@ mod tests {
         }
     }
 
-    /// The older WebSocket may have been closed without notice, with a message that the server reads late.
+    /// The client may have abandoned the older connection, whose request the server reads late. Without a newer
+    /// connection, the late request resumes the session.
     #[test]
-    fn a_message_on_an_older_bayeux_socket_does_not_replace_a_newer_connection() {
-        for (dialect, refusal) in
-            [(DialectName::Bayeux, Some(AttachRefusal::AlreadyReconnected)), (DialectName::Json, None)]
-        {
+    fn an_older_connection_does_not_replace_a_newer_one() {
+        let stream = ConnectionKind::Stream(Heartbeat::Frame);
+        let poll = ConnectionKind::Poll { hold: Duration::from_secs(1) };
+        for (kind, dialect) in [
+            (stream, DialectName::Json),
+            (ConnectionKind::Events, DialectName::Json),
+            (poll, DialectName::Json),
+            (stream, DialectName::Bayeux),
+            (poll, DialectName::Bayeux),
+        ] {
             let (sessions, permits) = (sessions(), Permits::new(9, usize::MAX));
             let [older, newer] = [1, 2].map(Arrival::from_bits);
             let attach = |arrival, resume: Option<&str>| {
                 let mut request = request_of(arrival);
-                request.wanted.dialect = dialect;
+                request.wanted = SessionRequest::new(kind, dialect);
                 request.wanted.resume = resume.map(ToOwned::to_owned);
                 sessions.attach(&request, permits.take(ADDRESS), || false)
             };
             let first = attach(older, None).expect("a session");
             let token = first.session.resume_token().expose().to_string();
-            attach(older, Some(&token)).expect("the same socket");
-            attach(newer, Some(&token)).expect("a newer socket");
-            assert_eq!(attach(older, Some(&token)).err(), refusal, "{dialect:?}");
+            attach(older, Some(&token)).expect("the same connection");
+            let second = attach(newer, Some(&token)).expect("a newer connection");
+            let refused = attach(older, Some(&token)).err();
+            assert_eq!(refused, Some(AttachRefusal::AlreadyReconnected), "{kind:?} {dialect:?}");
+            sessions.lifecycle.handle(&second.session, Input::Disconnect);
+            attach(older, Some(&token)).expect("the newer connection is lost");
         }
     }
 

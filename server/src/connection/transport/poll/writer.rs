@@ -9,11 +9,8 @@ use super::bayeux::ConnectResponseWriter;
 use super::response::{JsonArray, PollResponse};
 use crate::client::{Attachment, goaway, hello, unsubscribed};
 use crate::connection::RefusedChannel;
+use crate::http::reply::SUPERSEDED_PAUSE;
 use crate::session::{Channel, DeliveryWriter};
-
-/// How long a client that has two polls of one session in progress has to wait before its next poll. Without
-/// this pause, the polls would supersede each other endlessly.
-const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Writes the response to a poll in the client's dialect.
 #[derive(Debug)]
