@@ -93,7 +93,8 @@ fn serve_with(config: Config) {
     let needs_token = config.auth.needs_token();
     let mut simulated = ServerSimulation::new(config, None);
     let wire = MemorySocket::default();
-    let task = simulated.server.serve_websocket(wire.clone(), [127, 0, 0, 1].into(), "");
+    let arrival = simulated.server.number_request();
+    let task = simulated.server.serve_websocket(wire.clone(), [127, 0, 0, 1].into(), "", arrival);
     simulated.spawn(task);
     for command in
         [r#"{"id":1,"subscribe":{"channel":"a"}}"#, r#"{"id":2,"publish":{"channel":"a","data":1}}"#]

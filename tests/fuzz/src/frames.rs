@@ -61,7 +61,8 @@ pub(crate) fn run(input: &[u8]) {
     let wire = MemorySocket::default();
     let address = [127, 0, 0, 1].into();
     let query = if flags & HEARTBEAT_MESSAGES == 0 { "" } else { "heartbeat=message" };
-    let task = simulated.server.serve_websocket(wire.clone(), address, query);
+    let arrival = simulated.server.number_request();
+    let task = simulated.server.serve_websocket(wire.clone(), address, query, arrival);
     simulated.spawn(task);
     for piece in cut(&stream, flags & !(FRAME_LIST | HEARTBEAT_MESSAGES | LATE_ENGINE)) {
         wire.client_sends(piece);

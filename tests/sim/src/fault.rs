@@ -31,9 +31,9 @@ pub(crate) enum Fault {
     LateTask,
     /// The wheel advances late, but by less than the stall threshold.
     LateWheel,
-    /// The server handles a poll after requests that arrived later, or a client gives up on a poll before the
-    /// server has handled it, and leaves the socket open.
-    LatePoll,
+    /// The server handles a request for a session after requests that arrived later, or a client gives up on a
+    /// request before the server has handled it, and leaves the socket open.
+    LateRequest,
     /// The engine answers late.
     LateEngine,
     /// The backend fails or answers late.

@@ -280,18 +280,24 @@ impl SimulatedServer {
         RequestArrival(self.public.arrivals.next())
     }
 
-    /// Serves a WebSocket whose upgrade request was just answered with 101.
-    pub fn serve_websocket(&self, socket: impl SimulatedSocket, address: IpAddr, query: &str) -> Task {
+    /// Serves a WebSocket whose upgrade request arrived earlier, and was just answered with 101.
+    pub fn serve_websocket(
+        &self,
+        socket: impl SimulatedSocket,
+        address: IpAddr,
+        query: &str,
+        arrival: RequestArrival,
+    ) -> Task {
         let client = &self.public.client;
-        let caller = Caller::from_request(&Request::new(()), address, &client.access.auth)
-            .with_arrival(self.public.arrivals.next());
+        let caller =
+            Caller::from_request(&Request::new(()), address, &client.access.auth).with_arrival(arrival.0);
         let open_connection = self.public.connections.enter(None);
         let upgrade = Upgrade { caller, wanted: parse_query(query), open_connection, answer: Vec::new() };
         let upgraded = std::future::ready(Some((socket::Adapter(socket), Vec::new())));
         Box::pin(websocket::serve(upgrade, upgraded, Arc::clone(client)).map(drop))
     }
 
-    /// Serves an event stream.
+    /// Serves an event stream whose request arrived earlier.
     ///
     /// # Errors
     /// [`HttpResponse`], if the request is rejected.
@@ -304,6 +310,7 @@ impl SimulatedServer {
         address: IpAddr,
         target: &str,
         last_event_id: Option<&str>,
+        arrival: RequestArrival,
     ) -> Result<Task, HttpResponse> {
         let client = &self.public.client;
         let mut request = Request::get(target);
@@ -311,8 +318,7 @@ impl SimulatedServer {
             request = request.header("last-event-id", id);
         }
         let request = request.body(()).expect("a valid target and header");
-        let caller = Caller::from_request(&request, address, &client.access.auth)
-            .with_arrival(self.public.arrivals.next());
+        let caller = Caller::from_request(&request, address, &client.access.auth).with_arrival(arrival.0);
         let socket = socket::Adapter(socket);
         let accepted = accept_events(&request, &caller, client, || socket.0.is_over())
             .map_err(|reply| HttpResponse::from(*reply))?;

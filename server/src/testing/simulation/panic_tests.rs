@@ -192,7 +192,9 @@ impl World {
     /// Connects another client, and returns the first text that it receives.
     fn connect(&mut self, query: &str) -> serde_json::Value {
         let wire = Arc::<Mutex<Wire>>::default();
-        let task = Some(self.server.serve_websocket(WireSocket(Arc::clone(&wire)), ADDRESS, query));
+        let arrival = self.server.number_request();
+        let task = self.server.serve_websocket(WireSocket(Arc::clone(&wire)), ADDRESS, query, arrival);
+        let task = Some(task);
         self.clients.push(Client { wire, task, session: String::new(), token: String::new() });
         self.settle();
         let client = self.clients.last_mut().expect("it was just added");
@@ -439,7 +441,9 @@ fn kick_of_the_session_of_an_event_stream() {
     let mut world = World::new(false);
     let wire = Arc::<Mutex<Wire>>::default();
     let socket = WireSocket(Arc::clone(&wire));
-    let task = world.server.serve_events(socket, ADDRESS, "/events?channels=a", None).expect("accepted");
+    let arrival = world.server.number_request();
+    let task = world.server.serve_events(socket, ADDRESS, "/events?channels=a", None, arrival);
+    let task = task.expect("accepted");
     world.spawned.lock().push(task);
     world.settle();
     let is_new = |id: &String| world.clients.iter().all(|client| client.session != *id);

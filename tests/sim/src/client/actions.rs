@@ -51,12 +51,12 @@ impl Simulation {
             Some(link) if link.outgoing.len() > MAX_OUTGOING => {}
             Some(link) if link.carrier == Carrier::BayeuxSocket => self.act_on_bayeux_socket(number),
             Some(link) if link.greeted => self.act_on_link(number),
-            Some(link) if link.carrier == Carrier::Poll => {
-                if self.injects(Fault::LatePoll, 0.3) {
+            Some(link) if link.carrier == Carrier::Connect => {}
+            Some(_) => {
+                if self.injects(Fault::LateRequest, 0.3) {
                     self.connect(number);
                 }
             }
-            Some(_) => {}
         }
         // The loss of a link has already planned a connection attempt.
         if self.clients[number].link.is_some() {

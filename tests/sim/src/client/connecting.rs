@@ -4,6 +4,7 @@ use rand::RngExt;
 
 use super::Carrier;
 use super::link::ResumeOffer;
+use super::polling::SessionRequest;
 use crate::fault::Fault;
 use crate::scenario::{SECOND, nanos};
 use crate::schedule::{Action, ClientNumber, ConnectionNumber};
@@ -90,13 +91,7 @@ impl Simulation {
         if let Some(seq) = seq {
             query.push_str(&format!("seq={seq}"));
         }
-        let connection = self.connection(number).expect("a new connection");
-        let (client, socket) = (connection.client, connection.wire.server_socket());
-        let client = &mut self.clients[client];
-        client.last_arrived = Some(number);
-        let address = client.address;
-        let task = self.server.serve_websocket(socket, address, &query);
-        self.serve(number, task);
+        self.arrive_now(number, SessionRequest::WebSocket { query });
     }
 
     fn request_events(&mut self, number: ClientNumber, resume: Option<String>, seq: Option<u64>) {
@@ -119,12 +114,7 @@ impl Simulation {
             _ => format!("/events?channels={}", names.join(",")),
         };
         link.logs = logs;
-        client.last_arrived = Some(connection);
-        let (address, socket) = (client.address, self.wire(connection).server_socket());
-        match self.server.serve_events(socket, address, &target, last_event_id.as_deref()) {
-            Ok(task) => self.serve(connection, task),
-            Err(refusal) => self.refused(number, refusal.status),
-        }
+        self.arrive_now(connection, SessionRequest::Events { target, last_event_id });
     }
 
     /// Returns the channels and patterns of a URL. `before` contains those of the last URL, to which the client

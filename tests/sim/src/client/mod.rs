@@ -25,7 +25,7 @@ use crate::schedule::{ClientNumber, ConnectionNumber, PostNumber};
 use crate::truth::LOGS;
 pub(crate) use bayeux::{Bayeux, BayeuxReply};
 pub(crate) use link::{Carrier, ClientLink};
-pub(crate) use polling::PollRequest;
+pub(crate) use polling::SessionRequest;
 pub(crate) use posts::Post;
 pub(crate) use session_model::{ChannelSubscription, SessionModel};
 

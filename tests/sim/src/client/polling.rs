@@ -16,11 +16,13 @@ use crate::world::Simulation;
 /// Pause of a client after its poll was superseded.
 const SUPERSEDED_PAUSE: u64 = SECOND;
 
-/// A poll in transit to the server.
+/// A request for a session that the server has not handled yet.
 #[derive(Clone, Debug)]
-pub(crate) enum PollRequest {
+pub(crate) enum SessionRequest {
     Connect(ConnectRequest),
-    Json(JsonPoll),
+    Poll(JsonPoll),
+    WebSocket { query: String },
+    Events { target: String, last_event_id: Option<String> },
 }
 
 #[derive(Clone, Debug)]
@@ -46,25 +48,42 @@ impl Simulation {
         let is_last = self.rng.random_bool(0.3);
         let link = self.clients[number].link.as_mut().expect("just connected");
         let (connection, offer) = (link.connection, link.offer.clone());
-        self.send_request(connection, PollRequest::Json(JsonPoll { target, channel, offer, is_last }));
+        self.send_request(connection, SessionRequest::Poll(JsonPoll { target, channel, offer, is_last }));
     }
 
-    pub(super) fn send_request(&mut self, number: ConnectionNumber, request: PollRequest) {
+    pub(super) fn send_request(&mut self, number: ConnectionNumber, request: SessionRequest) {
         let connection = self.connection_mut(number).expect("a new connection");
         connection.request = Some(Box::new(request));
         let latency = connection.latency;
         self.now_or_after(latency, Action::Arrive(number));
     }
 
+    /// Lets a request arrive that is not in transit for long. The server may still handle it late.
+    pub(super) fn arrive_now(&mut self, number: ConnectionNumber, request: SessionRequest) {
+        self.connection_mut(number).expect("a new connection").request = Some(Box::new(request));
+        self.arrive(number);
+    }
+
     pub(crate) fn arrive(&mut self, number: ConnectionNumber) {
-        let Some(arrival) = self.number_poll(number) else { return };
+        let Some(arrival) = self.number_request(number) else { return };
         let Some(connection) = self.connection_mut(number) else { return };
         let Some(request) = connection.request.take() else { return };
         let (client, socket) = (connection.client, connection.wire.server_socket());
         let address = self.clients[client].address;
         let request = match *request {
-            PollRequest::Json(request) => request,
-            PollRequest::Connect(connect) => {
+            SessionRequest::Poll(request) => request,
+            SessionRequest::WebSocket { query } => {
+                let task = self.server.serve_websocket(socket, address, &query, arrival);
+                return self.serve(number, task);
+            }
+            SessionRequest::Events { target, last_event_id } => {
+                let last_event_id = last_event_id.as_deref();
+                return match self.server.serve_events(socket, address, &target, last_event_id, arrival) {
+                    Ok(task) => self.serve(number, task),
+                    Err(refusal) => self.request_refused(number, refusal.status),
+                };
+            }
+            SessionRequest::Connect(connect) => {
                 let (all, browser) = (std::sync::Arc::clone(&self.held), connect.browser);
                 let held = move |held| all.lock().push((number, browser, held));
                 let task = self.server.serve_connect(socket, address, connect, arrival, held);
@@ -78,15 +97,21 @@ impl Simulation {
                 self.trace.log(self.now, format_args!("poll {number} of {session} is accepted"));
                 self.poll_is_held(client, number, &request, &session, recovered);
             }
-            Err(refusal) if self.clients[client].is_linked_by(number) => {
-                self.refused(client, refusal.status);
-            }
-            Err(_) => self.consider(number),
+            Err(refusal) => self.request_refused(number, refusal.status),
         }
     }
 
-    /// Returns the place in which a poll arrived. `None` if the server does not handle it now.
-    fn number_poll(&mut self, number: ConnectionNumber) -> Option<RequestArrival> {
+    /// Handles the refusal of a request, which its client may have given up on.
+    fn request_refused(&mut self, number: ConnectionNumber, status: u16) {
+        let Some(client) = self.connection(number).map(|connection| connection.client) else { return };
+        match self.clients[client].is_linked_by(number) {
+            true => self.refused(client, status),
+            false => self.consider(number),
+        }
+    }
+
+    /// Returns the place in which a request arrived. `None` if the server does not handle it now.
+    fn number_request(&mut self, number: ConnectionNumber) -> Option<RequestArrival> {
         let (server, connection) = (self.server_number(), self.connection(number)?);
         let client = connection.client;
         match connection.arrival {
@@ -102,7 +127,7 @@ impl Simulation {
         let arrival = self.server.number_request();
         self.connection_mut(number)?.arrival = Some((server, arrival));
         self.clients[client].last_arrived = Some(number);
-        if self.clients[client].bayeux.is_none() && self.injects(Fault::LatePoll, 0.1) {
+        if self.clients[client].bayeux.is_none() && self.injects(Fault::LateRequest, 0.1) {
             self.plan_within(SECOND, Action::Arrive(number));
             return None;
         }

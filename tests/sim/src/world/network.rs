@@ -4,7 +4,7 @@ use encke_server::testing::simulation::{RequestArrival, Task};
 use rand::RngExt;
 
 use super::Simulation;
-use crate::client::PollRequest;
+use crate::client::SessionRequest;
 use crate::fault::Fault;
 use crate::scenario::MILLI;
 use crate::schedule::{Action, ClientNumber, ConnectionNumber, Direction};
@@ -19,9 +19,9 @@ pub(crate) struct SimConnection {
     pub(crate) task: Option<TaskNumber>,
     /// Id of the session, once the server has confirmed it.
     pub(crate) session: Option<String>,
-    /// Poll that is in transit, or that the server has not handled yet.
-    pub(crate) request: Option<Box<PollRequest>>,
-    /// Place in which the poll arrived, and the number of the server.
+    /// Request that is in transit, or that the server has not handled yet.
+    pub(crate) request: Option<Box<SessionRequest>>,
+    /// Place in which the request arrived, and the number of the server.
     pub(crate) arrival: Option<(u32, RequestArrival)>,
     /// Whether the browser already had the maximum number of held requests when this one arrived.
     pub(crate) browser_was_full: bool,

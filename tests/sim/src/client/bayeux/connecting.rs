@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::answer::{self, BayeuxMessage, BayeuxReply};
 use crate::client::posts::PostedCommands;
 use crate::client::reading::first_in_log;
-use crate::client::{Carrier, PollRequest, http_answer};
+use crate::client::{Carrier, SessionRequest, http_answer};
 use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND};
 use crate::schedule::{ClientNumber, ConnectionNumber};
@@ -68,7 +68,7 @@ impl Simulation {
         bayeux.connect = Some(connect);
         self.trace.log(self.now, format_args!("client {number} connects ({connection}) with {ack:?}"));
         let (body, is_last) = (json!(messages).to_string(), self.rng.random_bool(0.3));
-        self.send_request(connection, PollRequest::Connect(ConnectRequest { body, is_last, browser }));
+        self.send_request(connection, SessionRequest::Connect(ConnectRequest { body, is_last, browser }));
     }
 
     /// Creates a `/meta/connect`, possibly with another message in the same request.
