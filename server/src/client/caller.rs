@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use encke_core::close::CloseCode;
@@ -5,6 +6,8 @@ use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 
 use crate::auth::{Auth, Identity, RefusedOrigin, bearer};
+use crate::http::ApiError;
+use crate::http::request::parameters;
 use crate::session::Arrival;
 
 /// The parts of a request that concern its client, apart from the query.
@@ -45,10 +48,7 @@ impl Caller {
             && !host.is_some_and(|host| auth.hosts.contains(host));
         Self {
             address,
-            bearer: headers
-                .get(AUTHORIZATION)
-                .and_then(|value| bearer(value.as_bytes()))
-                .map(|token| String::from_utf8_lossy(token).into_owned()),
+            bearer: bearer_tokens(headers).next().map(Cow::into_owned),
             origin: auth
                 .origins
                 .check_request(origin.map(HeaderValue::as_bytes), host, is_unguarded)
@@ -74,15 +74,66 @@ impl Caller {
         self.decision.as_ref().is_some_and(|decision| decision.only_resume)
     }
 
-    /// Returns the client's token. The token in the query takes precedence over the token in the header,
-    /// which browsers cannot set.
+    /// Returns the client's token: the one in the query or in a message, or else the one in the header.
     pub(crate) fn token<'a>(&'a self, in_query: Option<&'a str>) -> Option<&'a str> {
         in_query.or(self.bearer.as_deref())
     }
+}
+
+/// Checks that all tokens in the head of a request are the same. Otherwise, a valid token would hide an invalid
+/// one.
+///
+/// # Errors
+/// The tokens differ.
+pub(crate) fn check_tokens_agree<B>(request: &Request<B>) -> Result<(), ApiError> {
+    let in_query = parameters(request.uri()).filter(|(name, _)| name == "token").map(|(_, token)| token);
+    let mut tokens = in_query.chain(bearer_tokens(request.headers()));
+    let first = tokens.next();
+    if tokens.all(|token| Some(token) == first) {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(
+        "the parameter `token` and the header `Authorization: Bearer` contain different tokens; send one token",
+    ))
+}
+
+/// Returns the tokens in `Authorization: Bearer`. A proxy may add a line with another scheme.
+fn bearer_tokens(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, str>> {
+    let lines = headers.get_all(AUTHORIZATION).into_iter();
+    lines.filter_map(|line| bearer(line.as_bytes())).map(String::from_utf8_lossy)
 }
 
 /// Returns the text of a header. A header that is present but not valid text is returned as empty, which
 /// matches nothing.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_one_token() {
+        for (query, headers, is_accepted) in [
+            ("", &[][..], true),
+            ("token=a", &[], true),
+            ("", &["Bearer a"], true),
+            ("token=a", &["bearer  a"], true),
+            ("token=a%2Eb", &["Bearer a.b"], true),
+            ("token=a", &["Basic dTpw"], true),
+            ("token=a", &["Basic dTpw", "Bearer a"], true),
+            ("token=a", &["Bearer b"], false),
+            ("token=a", &["Basic dTpw", "Bearer b"], false),
+            ("token=", &["Bearer a"], false),
+            ("token=a&token=b", &[], false),
+            ("", &["Bearer a", "Bearer b"], false),
+            ("token=a", &["Bearer a\u{fffd}"], false),
+        ] {
+            let request = Request::get(format!("/ws?{query}"));
+            let request = headers.iter().fold(request, |request, line| request.header(AUTHORIZATION, *line));
+            let request = request.body(()).expect("a request");
+            assert_eq!(check_tokens_agree(&request).is_ok(), is_accepted, "{query} {headers:?}");
+        }
+    }
 }

@@ -18,7 +18,7 @@ mod services;
 pub(crate) use access::Access;
 pub(crate) use admit::AdmitRequest;
 pub(crate) use attachment::Attachment;
-pub(crate) use caller::Caller;
+pub(crate) use caller::{Caller, check_tokens_agree};
 pub(crate) use greeting::{hello, unsubscribed};
 pub(crate) use identify::{IdentifyError, TokenRule};
 pub(crate) use limits::SharedLimits;

@@ -25,7 +25,7 @@ use super::query::parse_query;
 use super::shared_socket::SharedSocket;
 use super::{bayeux, cors, events, long_poll, parameter_names, session_request, upgrade_response};
 use crate::admission::{Handshake, OpenConnection, RefusalReason};
-use crate::client::{AdmitRequest, Caller};
+use crate::client::{AdmitRequest, Caller, check_tokens_agree};
 use crate::connection::TcpSocket;
 use crate::connection::transport::websocket::{self, Upgrade, Upgraded};
 use crate::connection::transport::{poll, sse};
@@ -130,8 +130,9 @@ impl<'a> SessionlessConnection<'a> {
     fn serve_admitted(&self, arrived: Arrived) -> Answer<'a> {
         let context = &self.context.client;
         let is_bayeux = self.context.bayeux.serves(arrived.request.uri().path());
-        // Check the names before the backend is called, and before an upgrade.
-        if let Err(error) = parameter_names::check(&arrived.request, is_bayeux) {
+        // Check the names and the tokens before the backend is called, and before an upgrade.
+        let checked = parameter_names::check(&arrived.request, is_bayeux);
+        if let Err(error) = checked.and_then(|()| check_tokens_agree(&arrived.request)) {
             return context.report_refusal(RefusalReason::Query, error, &arrived.caller).into();
         }
         if context.access.may_need_async_auth()

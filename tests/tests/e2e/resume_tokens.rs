@@ -2,6 +2,7 @@ use encke_tests::bayeux::{BayeuxWebSocket, connect_now, disconnect, publish};
 use encke_tests::connection::Connection;
 use encke_tests::http::{bearer, post, send_request};
 use encke_tests::poll::get_with;
+use encke_tests::raw::upgrade_request;
 use encke_tests::tokens::{sign, token, unix_time};
 use encke_tests::{Hello, RawClient, RunningServer};
 use serde_json::{Value, json};
@@ -121,4 +122,61 @@ fn a_resume_token_needs_a_token_of_its_user() {
     }
     let channel = server.admin.get("/api/channels/%2Fnews").ok();
     assert_eq!(channel["last"], published, "{channel}");
+}
+
+/// A valid token in one place does not hide another one, even if that is valid, too.
+#[test]
+fn a_request_with_different_tokens_is_refused() {
+    let server = RunningServer::with_tokens(&["session.poll_hold=100ms"]);
+    let alices = token("alice", json!({}));
+    let forged = sign(&json!({"sub": "alice"}), "another secret that is long enough");
+    let bobs = token("bob", json!({}));
+    let hello = server.client_with(&alices).hello;
+    let get = |path: &str, query: &str, headers: &str| {
+        format!("GET {path}?resume={}&{query} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n", hello.resume)
+    };
+    let post =
+        |path: &str, body: &Value, headers: &str| post(path, &format!("{JSON}{headers}"), &body.to_string());
+    let requests = |query: &str, headers: &str| {
+        let resume = format!("resume={}&{query}", hello.resume);
+        let publish_json = json!({"id": 1, "publish": {"channel": "/news", "data": 1}});
+        let publish_bayeux = publish(&hello.resume, "/news", 1);
+        [
+            ("WebSocket", upgrade_request(&["Upgrade"], &format!("/ws?{resume}"), headers)),
+            ("event stream", get("/events", query, headers)),
+            ("GET /poll", get("/poll", query, headers)),
+            ("POST /poll", post(&format!("/poll?{resume}"), &publish_json, headers)),
+            ("Bayeux", post(&format!("/bayeux?{query}"), &publish_bayeux, headers)),
+            ("Bayeux WebSocket", upgrade_request(&["Upgrade"], &format!("/bayeux?{query}"), headers)),
+        ]
+    };
+    for (in_query, in_header) in [(&alices, &forged), (&forged, &alices), (&alices, &bobs)] {
+        for (transport, request) in requests(&format!("token={in_query}"), &bearer(in_header)) {
+            let answer = RawClient::connect(server.public).exchange(request);
+            answer.assert_error(400, "bad_request");
+            let message = answer.json()["error"]["message"].to_string();
+            assert!(
+                message.contains("`token`") && message.contains("`Authorization"),
+                "{transport}: {message}"
+            );
+        }
+    }
+    // A proxy may require Basic authentication.
+    let basic = "Authorization: Basic dXNlcjpwYXNz\r\n";
+    let both = format!("{basic}{}", bearer(&alices));
+    for (query, headers) in [
+        (format!("token={alices}"), &*bearer(&alices)),
+        (format!("token={alices}"), basic),
+        (String::new(), &both),
+    ] {
+        for (transport, request) in requests(&query, headers) {
+            let mut client = RawClient::connect(server.public);
+            client.send(request);
+            let head = client.http_head();
+            assert!(
+                head.starts_with("HTTP/1.1 200 ") || head.starts_with("HTTP/1.1 101 "),
+                "{transport}: {head}"
+            );
+        }
+    }
 }
