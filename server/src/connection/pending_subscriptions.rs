@@ -48,7 +48,7 @@ impl PendingSubscriptions {
         &mut self,
         task: &mut Context<'_>,
         attachment: &Attachment,
-        mut followed: impl FnMut(&SubscribeOutcome, StartPosition<'static>),
+        mut followed: impl FnMut(&ChannelName, &SubscribeOutcome, StartPosition<'static>),
     ) -> Poll<Vec<RefusedChannel>> {
         loop {
             if self.result.is_none() && !self.channels.is_empty() {
@@ -62,7 +62,7 @@ impl PendingSubscriptions {
             self.result = None;
             let Some((channel, begin)) = self.channels.pop_front() else { break };
             match outcome {
-                Ok(subscribed) => followed(&subscribed, begin),
+                Ok(subscribed) => followed(&channel, &subscribed, begin),
                 Err(error) => {
                     tracing::debug!(%channel, %error, "subscription refused");
                     let reason = match error.code {

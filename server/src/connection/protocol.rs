@@ -1,5 +1,6 @@
 use std::task::{Context, Poll};
 
+use encke_broker::channel::ChannelName;
 use encke_core::Timestamp;
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::dialect::{DialectName, StartPosition};
@@ -70,7 +71,13 @@ pub(crate) trait Protocol<S>: Send + Sized + 'static {
     }
 
     /// Records that a channel that the request asked for was subscribed to.
-    fn subscribed(&mut self, _outcome: &SubscribeOutcome, _begin: StartPosition<'static>) {}
+    fn subscribed(
+        &mut self,
+        _requested: &ChannelName,
+        _outcome: &SubscribeOutcome,
+        _begin: StartPosition<'static>,
+    ) {
+    }
 
     /// Greets the client, once the channels that its request asked for are subscribed to or `refused`.
     fn greet(&mut self, _refused: &[RefusedChannel], _recovered: bool, _link: &mut Link<'_, Self::Commands>) {

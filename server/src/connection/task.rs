@@ -188,7 +188,8 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
         let Self { subscriptions, attachment, protocol, recovered, .. } = self;
         let recovered = *recovered;
         let Some(channels) = subscriptions else { return };
-        let on_subscribed = |outcome: &_, begin| protocol.subscribed(outcome, begin);
+        let on_subscribed =
+            |requested: &_, outcome: &_, begin| protocol.subscribed(requested, outcome, begin);
         let Poll::Ready(refused) = channels.poll(context, attachment, on_subscribed) else { return };
         self.subscriptions = None;
         // The new subscriptions may have messages to read.

@@ -61,8 +61,13 @@ pub(super) fn read<B>(
     let mut query = Query::read(request, ConnectionKind::Events, settings)?;
     let mut positions = ClientPositions::NONE;
     let session = &mut query.wanted.session;
-    if let Some(id) = last_event_id(request).and_then(|id| EventId::parse(&id)) {
-        (session.resume, session.seq, positions) = (Some(id.token), Some(id.seq), id.positions);
+    if let Some(id) = last_event_id(request) {
+        match EventId::parse(&id) {
+            Some(id) => {
+                (session.resume, session.seq, positions) = (Some(id.token), Some(id.seq), id.positions)
+            }
+            None => positions = ClientPositions::UNKNOWN,
+        }
     }
     // An `EventSource` without channels would receive nothing in a new session.
     session.only_resume = query.channels.is_empty();
@@ -73,12 +78,13 @@ pub(super) fn read<B>(
 }
 
 /// Returns the id of the last event that the client has received. Some implementations of `EventSource` send
-/// it in the query, since the header requires a preflight.
+/// it in the query, since the header requires a preflight. An empty id means that there is none.
 fn last_event_id<B>(request: &Request<B>) -> Option<Cow<'_, str>> {
-    match request.headers().get(LAST_EVENT_ID) {
-        Some(id) => id.to_str().ok().map(Cow::Borrowed),
+    let id = match request.headers().get(LAST_EVENT_ID) {
+        Some(id) => Some(String::from_utf8_lossy(id.as_bytes())),
         None => parameter(request.uri(), "lastEventId"),
-    }
+    };
+    id.filter(|id| !id.is_empty())
 }
 
 /// Sends the client away with an event stream, because an `EventSource` treats any status but 200 as final.

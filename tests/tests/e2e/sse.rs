@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use encke_tests::events::request_events;
 use encke_tests::tokens::token;
 use encke_tests::waiting::until;
-use encke_tests::{EventStream, Hello, RunningServer};
+use encke_tests::{EventStream, Hello, PollClient, RunningServer};
 use serde_json::{Value, json};
 
 /// Retry delay that keeps an `EventSource` from reconnecting: 2^31 - 1 ms.
@@ -185,6 +185,68 @@ fn positions_belong_to_channels() {
     }
 }
 
+/// A session delivers its channels even if the URL of its next stream does not name them, and the client may
+/// return to such a channel later.
+#[test]
+fn ids_name_channels_that_the_url_does_not() {
+    let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+    let message = |events: &mut EventStream| {
+        let (id, object) = events.object();
+        let message = &object["message"];
+        (id.expect("messages have ids"), message["channel"].clone(), message["data"].clone())
+    };
+    let (mut first, hello) = EventStream::greeted(server.public, "channels=a");
+    server.admin.publish("a", 1);
+    let (id, ..) = message(&mut first);
+    let mut second = EventStream::reconnect(server.public, "channels=b,c", &id);
+    assert!(second.hello().recovered);
+    server.admin.publish("a", 2);
+    let (id, channel, data) = message(&mut second);
+    assert_eq!((channel, data), (json!("a"), json!(2)));
+    drop(second);
+    server.await_removal(&hello.session);
+
+    server.admin.publish("a", 3);
+    let mut third = EventStream::reconnect(server.public, "channels=b,c", &id);
+    let hello = third.hello();
+    assert!(!hello.recovered);
+    server.admin.publish("b", 4);
+    let (id, channel, data) = message(&mut third);
+    assert_eq!((channel, data), (json!("b"), json!(4)), "the new session is not subscribed to a");
+    drop(third);
+    server.await_removal(&hello.session);
+
+    let mut fourth = EventStream::reconnect(server.public, "channels=a,b", &id);
+    assert!(!fourth.hello().recovered);
+    let (_, channel, data) = message(&mut fourth);
+    assert_eq!((channel, data), (json!("a"), json!(3)), "the new ids have repeated the position");
+}
+
+/// The position in a channel to which a command has subscribed the session is unknown until its first message.
+#[test]
+fn ids_name_channels_of_commands() {
+    let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+    let (mut events, hello) = EventStream::greeted(server.public, "channels=a");
+    let query = format!("resume={}", hello.resume);
+    for channel in ["b", "c"] {
+        let command = json!({"id": 1, "subscribe": {"channel": channel}});
+        let answer = PollClient::connect(server.public).post(&query, command).json();
+        assert_eq!(answer[0]["reply"]["ok"]["channel"], channel, "{answer}");
+    }
+    server.admin.publish("b", 1);
+    let (id, _) = events.object();
+    let id = id.expect("messages have ids");
+    drop(events);
+    server.await_removal(&hello.session);
+    ["b", "c"].iter().for_each(|channel| _ = server.admin.publish(channel, 2));
+    let mut again = EventStream::reconnect(server.public, "channels=b,c,new", &id);
+    assert!(!again.hello().recovered);
+    let (first, second) = (again.object().1, again.object().1);
+    let (gap, message) = if first["gap"].is_null() { (second, first) } else { (first, second) };
+    assert_eq!((&message["message"]["channel"], &message["message"]["data"]), (&json!("b"), &json!(2)));
+    assert_eq!((&gap["gap"]["channel"], &gap["gap"]["from"]), (&json!("c"), &Value::Null));
+}
+
 /// A page's URL is the same each time, so the position in the event id takes precedence over `last`.
 #[test]
 fn stream_may_begin_with_the_newest_messages() {
@@ -209,7 +271,8 @@ fn stream_may_begin_with_the_newest_messages() {
     answer.assert_error(400, "bad_request");
 }
 
-/// A client without a valid position also starts with the next message.
+/// A client without a valid position also starts with the next message. It has had a stream before, unless its
+/// id is empty.
 #[test]
 fn client_with_an_invalid_id_gets_a_new_session() {
     let server = RunningServer::with(&[]);
@@ -219,7 +282,11 @@ fn client_with_an_invalid_id_gets_a_new_session() {
         (":7", true),
         ("s_a.b:7;e:1,e:1", true),
         ("s_a.b:7;e", true),
-        ("x", false),
+        ("s_a.b:7;", true),
+        (&format!("s_a.b:7;{}", "000000ff:e:1,".repeat(200)), true),
+        ("s_a.b", true),
+        ("x", true),
+        ("\u{e9}", true),
         ("", false),
     ] {
         let mut events = EventStream::reconnect(server.public, "channels=news", id);
@@ -227,10 +294,11 @@ fn client_with_an_invalid_id_gets_a_new_session() {
         let hello = Hello::parse(hello);
         assert!(!hello.recovered, "{id}");
         if has_missed {
-            assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, u64::MAX)), "{id}");
+            let at = |seq, offset| Some(id_at(&server, &hello.resume, seq, offset) + ",*");
+            assert_eq!(hello_id, at(0, u64::MAX), "{id}");
             let (gap_id, gap) = events.object();
             assert_eq!((&gap["gap"]["channel"], &gap["gap"]["from"]), (&json!("news"), &Value::Null), "{id}");
-            assert_eq!(gap_id, Some(id_at(&server, &hello.resume, 1, 1)), "{id}");
+            assert_eq!(gap_id, at(1, 1), "{id}");
         } else {
             assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, 1)), "{id}");
         }
@@ -256,7 +324,7 @@ fn invalid_requests_are_refused() {
 fn the_last_event_has_the_reason_and_the_retry_delay() {
     let server = RunningServer::with(&[]);
     let (first, hello) = EventStream::greeted(server.public, "channels=news");
-    let id = format!("{}:0", hello.resume);
+    let id = id_at(&server, &hello.resume, 0, 0);
     let reconnect = || {
         let mut again = EventStream::reconnect(server.public, "channels=news", &id);
         assert!(again.hello().recovered);

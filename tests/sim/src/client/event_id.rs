@@ -2,7 +2,8 @@
 
 use encke_server::testing::simulation::event_id_key;
 
-use crate::truth::name_of;
+use crate::outcome::Verdict;
+use crate::truth::{LOGS, name_of};
 
 /// Returns the epoch and the offset of a log in an event id, if the id contains them.
 pub(super) fn position_in(id: &str, log: usize) -> Option<(&str, u64)> {
@@ -12,4 +13,20 @@ pub(super) fn position_in(id: &str, log: usize) -> Option<(&str, u64)> {
         let (epoch, offset) = entry.strip_prefix(&key)?.strip_prefix(':')?.split_once(':')?;
         Some((epoch, offset.parse().ok()?))
     })
+}
+
+/// Checks the positions that a client of a lost session `offered`, and those in the first `id` of its new session.
+/// `followed` are the logs of which it has received messages.
+pub(super) fn check_positions(offered: &str, id: &str, followed: &[usize]) -> Verdict {
+    for log in 0..LOGS {
+        let (before, start) = (position_in(offered, log), position_in(id, log));
+        if before.is_some() && start != before {
+            return Err(format!("it was at {before:?} of log {log}, but got {start:?}"));
+        }
+        let begins_with_gap = start.is_none_or(|(_, offset)| offset == u64::MAX);
+        if before.is_none() && followed.contains(&log) && !(offered.ends_with('*') && begins_with_gap) {
+            return Err(format!("its id {offered} did not name log {log}, and it got {start:?}"));
+        }
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use encke_core::dialect::{StartPosition, Success};
 use encke_server::testing::simulation::SimulatedServer;
 use serde_json::Value;
 
-use super::event_id::position_in;
+use super::event_id::{check_positions, position_in};
 use super::frames::{CLOSE, PONG, TEXT};
 use super::link::{PendingCommand, SentCommand};
 use super::received::ReceivedItem;
@@ -257,6 +257,7 @@ impl Simulation {
     fn begin_session(&mut self, client: ClientNumber, hello: &Hello<'_>) {
         let redis = self.redis().cloned();
         let it = &mut self.clients[client];
+        let followed = it.model.as_ref().map_or_else(Vec::new, SessionModel::received_logs);
         it.forget_session();
         let Some(link) = &mut it.link else { return };
         let mut model = SessionModel::new(hello);
@@ -264,16 +265,15 @@ impl Simulation {
             model.begin_at_unknown(log);
         }
         // The event id of a stream's hello contains its start in each channel. A channel that was refused
-        // because of a limit has none.
-        let (id, offered) = (link.event_id.as_deref().unwrap_or(""), link.offered.take().unwrap_or_default());
+        // because of a limit may have none.
+        let (id, offered) = (link.event_id.as_deref().unwrap_or(""), link.offered.take());
+        if let Some(offered) = offered
+            && let Err(what) = check_positions(&offered, id, &followed)
+        {
+            return self.violate("exactly once or a gap", format!("client {client}: {what}"));
+        }
         for &log in &link.logs {
-            let (start, offered) = (position_in(id, log), position_in(&offered, log));
-            if let (Some(start), Some(offered)) = (start, offered)
-                && start != offered
-            {
-                let what = format!("client {client} was at {offered:?} of log {log}, but got {start:?}");
-                return self.violate("exactly once or a gap", what);
-            }
+            let start = position_in(id, log);
             let present = match &redis {
                 None => self.server.channel(name_of(log)).map(|view| (view.epoch, view.last)),
                 Some(redis) => redis.lock().state_of(name_of(log)),

@@ -62,6 +62,23 @@ fn either_name_of_a_replaced_channel_unsubscribes() {
     assert!(subscriptions(&server, &hello.session).is_empty());
 }
 
+/// Event ids name the channel that the URL requests.
+#[test]
+fn an_event_stream_continues_in_a_replaced_channel() {
+    let backend = renaming_backend();
+    let server = launch_with_hooks(&backend, &["subscribe"]).set("session.reconnect_window=300ms").start();
+    let query = format!("channels=/my/news&token={}", token("alice", json!({})));
+    let (mut events, hello) = EventStream::greeted(server.public, &query);
+    server.admin.publish("/alice/news", 1);
+    let (id, _) = events.object();
+    drop(events);
+    server.await_removal(&hello.session);
+    server.admin.publish("/alice/news", 2);
+    let mut again = EventStream::reconnect(server.public, &query, &id.expect("messages have ids"));
+    assert!(!again.hello().recovered);
+    assert_eq!(again.object().1["message"]["data"], 2);
+}
+
 /// The name of a channel itself takes precedence, and a name is forgotten with its subscription.
 #[test]
 fn requested_name_lasts_as_long_as_the_subscription() {

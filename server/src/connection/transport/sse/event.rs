@@ -83,7 +83,7 @@ impl DeliveryWriter for EventWriter<'_> {
     }
 
     fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
-        self.positions.advance(channel.name().as_str(), channel.epoch(), offset);
+        self.positions.advance(channel.name(), channel.epoch(), offset);
         if let Some(origin) = message.origin() {
             self.positions.advance_by_pattern(origin);
         }
@@ -98,8 +98,8 @@ impl DeliveryWriter for EventWriter<'_> {
 
     fn gap(&mut self, seq: u64, channel: &Channel, gap: &ServerEvent<'_>, last: Option<u64>) {
         match last {
-            Some(last) => self.positions.advance(channel.name().as_str(), channel.epoch(), last),
-            None => self.positions.advance_by_gap(channel.name().as_str()),
+            Some(last) => self.positions.advance(channel.name(), channel.epoch(), last),
+            None => self.positions.advance_by_gap(channel.name()),
         }
         self.write_numbered(seq, gap);
     }

@@ -53,8 +53,10 @@ pub(crate) fn serve(
     let Accepted { head, mut attached, channels, last, positions } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
-    let stream =
-        EventStream { positions: Positions::new(&channels), open_connection: open_connection.compact() };
+    let stream = EventStream {
+        positions: Positions::new(&channels, &positions),
+        open_connection: open_connection.compact(),
+    };
     let requested = channels.into_iter().map(|channel| {
         let begin = positions.begin(&channel, last);
         (channel, begin)

@@ -1,5 +1,8 @@
-//! Positions of a client in the channels of its URL. Event ids contain them, so that the client can continue
-//! in a new session if its old one has ended.
+//! Positions of a client in the channels that its stream delivers. Event ids contain them, so that the client
+//! can continue in a new session if its old one has ended.
+//!
+//! A position is lost only if the id says so (`*`). An id therefore also repeats the positions that the client
+//! came with of channels that the stream does not deliver: a later URL may contain them again.
 
 use std::fmt;
 use std::io::Write;
@@ -8,11 +11,15 @@ use encke_broker::channel::{ChannelName, Origin};
 use encke_core::dialect::{Since, StartPosition};
 use ring::digest::{SHA256, digest};
 
-use crate::session::SubscribeOutcome;
+use crate::session::{Channel, SubscribeOutcome};
 
 /// Maximum number of bytes of the positions in an event id. Every event repeats them. Channels whose positions
 /// do not fit get a gap in a new session.
 const MAX_BYTES: usize = 2_000;
+
+/// Maximum number of channels for which a stream keeps a position, unless its URL has more. Not all of them
+/// fit into an id.
+const MAX_CHANNELS: usize = 128;
 
 /// Maximum length of an epoch accepted from a client. Every event repeats it.
 const MAX_EPOCH_BYTES: usize = 32;
@@ -35,7 +42,7 @@ pub(crate) struct EventId {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ClientPositions {
     pub(crate) known: Vec<(ChannelKey, Since<'static>)>,
-    /// Whether the client has been following other channels, too.
+    /// Whether the client may have been following other channels, too.
     pub(crate) has_others: bool,
 }
 
@@ -64,8 +71,7 @@ impl EventId {
     pub(crate) fn parse(id: &str) -> Option<Self> {
         let (session, positions) = id.split_once(';').unwrap_or((id, OTHERS));
         let (token, seq) = session.rsplit_once(':')?;
-        let positions = ClientPositions::parse(positions)
-            .unwrap_or(ClientPositions { known: Vec::new(), has_others: true });
+        let positions = ClientPositions::parse(positions).unwrap_or(ClientPositions::UNKNOWN);
         Some(Self { token: token.to_owned(), seq: seq.parse().ok()?, positions })
     }
 }
@@ -74,11 +80,19 @@ impl ClientPositions {
     /// Positions of a client that has not been following any channel.
     pub(crate) const NONE: Self = Self { known: Vec::new(), has_others: false };
 
+    /// Positions of a client with an unusable id: it has had a stream, but of unknown channels.
+    pub(crate) const UNKNOWN: Self = Self { known: Vec::new(), has_others: true };
+
     fn parse(text: &str) -> Option<Self> {
         let (known, has_others) = match text.strip_suffix(OTHERS) {
             Some(known) => (known.strip_suffix(',').unwrap_or(known), true),
-            None => (text, false),
+            // The client may have subscribed to channels after the event with this id.
+            None => (text, text.is_empty()),
         };
+        // Every event of the new stream repeats the entries.
+        if known.len() > MAX_BYTES {
+            return None;
+        }
         let known = known.split(',').filter(|entry| !entry.is_empty()).map(parse_position);
         Some(Self { known: known.collect::<Option<_>>()?, has_others })
     }
@@ -87,13 +101,23 @@ impl ClientPositions {
     /// the newest messages. Before these, a client that may have missed messages gets a gap.
     pub(super) fn begin(&self, channel: &ChannelName, last: u64) -> StartPosition<'static> {
         let key = ChannelKey::of(channel);
-        let mut known = self.known.iter().filter(|(other, _)| *other == key);
-        match (known.next(), known.next()) {
-            (Some((_, since)), None) => StartPosition::After(since.clone()),
-            (None, _) if !self.has_others => StartPosition::Newest(last),
-            // Two channels with the same key cannot be distinguished.
-            _ => StartPosition::Unknown(last),
+        match self.find(key) {
+            Some(since) => StartPosition::After(since.clone()),
+            None if self.has_others || self.names(key) => StartPosition::Unknown(last),
+            None => StartPosition::Newest(last),
         }
+    }
+
+    /// Returns the position in the channel with this key. `None` if there are several channels with this key,
+    /// because they cannot be distinguished.
+    fn find(&self, key: ChannelKey) -> Option<&Since<'static>> {
+        let mut known = self.known.iter().filter(|(other, _)| *other == key);
+        let (_, since) = known.next()?;
+        known.next().is_none().then_some(since)
+    }
+
+    fn names(&self, key: ChannelKey) -> bool {
+        self.known.iter().any(|(other, _)| *other == key)
     }
 }
 
@@ -109,13 +133,26 @@ fn parse_position(text: &str) -> Option<(ChannelKey, Since<'static>)> {
 
 /// Positions of one stream.
 #[derive(Debug, Default)]
-pub(super) struct Positions(Box<[ChannelPosition]>);
+pub(super) struct Positions(Box<StreamPositions>);
+
+#[derive(Debug, Default)]
+struct StreamPositions {
+    /// The channels of the URL, then the others.
+    channels: Vec<ChannelPosition>,
+    /// Whether the client may have been following channels that are not listed.
+    has_others: bool,
+    /// Maximum number of channels, including those of the URL.
+    limit: usize,
+}
 
 #[derive(Debug)]
 struct ChannelPosition {
-    channel: ChannelName,
+    /// Key of the name by which the client knows the channel.
     key: ChannelKey,
-    /// `None` until the session is subscribed to the channel.
+    /// Name of the channel that the session reads, which the backend may have chosen. `None` for a channel
+    /// that this stream has not delivered, which only the client's id names.
+    channel: Option<ChannelName>,
+    /// `None` if the client has no position in the channel, and is not subscribed to it yet.
     at: Option<LogPosition>,
     /// Position once the client has received the gap with which the subscription begins.
     after_gap: Option<LogPosition>,
@@ -127,24 +164,47 @@ struct LogPosition {
     offset: u64,
 }
 
+impl From<Since<'_>> for LogPosition {
+    fn from(Since { epoch, offset }: Since<'_>) -> Self {
+        Self { epoch: epoch.into(), offset }
+    }
+}
+
 impl Positions {
-    pub(super) fn new(channels: &[ChannelName]) -> Self {
-        let position = |channel: &ChannelName| ChannelPosition {
-            channel: channel.clone(),
-            key: ChannelKey::of(channel),
-            at: None,
-            after_gap: None,
-        };
-        Self(channels.iter().map(position).collect())
+    /// Starts with the channels of the URL, and all positions that the client came with. A URL without
+    /// channels cannot open a new session, so its stream has no positions: they would make every event longer.
+    pub(super) fn new(channels: &[ChannelName], client: &ClientPositions) -> Self {
+        if channels.is_empty() {
+            return Self(Box::new(StreamPositions { has_others: true, ..StreamPositions::default() }));
+        }
+        let limit = MAX_CHANNELS.max(channels.len());
+        let requested = channels.iter().map(|channel| (ChannelKey::of(channel), Some(channel.clone())));
+        let requested = requested.map(|(key, channel)| (key, channel, client.find(key)));
+        let mut channels: Vec<_> = requested.map(ChannelPosition::new).collect();
+        for (key, since) in &client.known {
+            let is_listed = channels.iter().any(|listed| listed.key == *key);
+            if !is_listed {
+                channels.push(ChannelPosition::new((*key, None, Some(since))));
+            }
+        }
+        Self(Box::new(StreamPositions { channels, has_others: client.has_others, limit }))
     }
 
-    /// Records that the session is subscribed to a channel, starting where the client asked. If it was
-    /// subscribed before, the position of a client that has not given one is unknown.
-    pub(super) fn start(&mut self, followed: &SubscribeOutcome, begin: StartPosition<'static>) {
+    /// Records that the session is subscribed to a channel, which the URL calls `requested`, starting where
+    /// the client asked. If it was subscribed before, the position of a client that has not given one is
+    /// unknown.
+    pub(super) fn start(
+        &mut self,
+        requested: &ChannelName,
+        followed: &SubscribeOutcome,
+        begin: StartPosition<'static>,
+    ) {
         let own = |offset| LogPosition { epoch: followed.channel.epoch().into(), offset };
-        let Some(position) = self.find(followed.channel.name().as_str()) else { return };
+        let key = ChannelKey::of(requested);
+        let Some(position) = self.0.channels.iter_mut().find(|position| position.key == key) else { return };
+        position.channel = Some(followed.channel.name().clone());
         position.at = Some(match begin {
-            StartPosition::After(Since { epoch, offset }) => LogPosition { epoch: epoch.into(), offset },
+            StartPosition::After(since) => since.into(),
             StartPosition::Unknown(_) => own(UNKNOWN_OFFSET),
             _ if !followed.is_new => own(UNKNOWN_OFFSET),
             _ => own(followed.start_offset),
@@ -152,9 +212,20 @@ impl Positions {
         position.after_gap = (followed.recovered == Some(false)).then(|| own(followed.start_offset));
     }
 
+    /// Records the channels that the session is subscribed to. The position in a channel that is neither in
+    /// the URL nor in the client's id is unknown until the stream delivers a message of it.
+    pub(super) fn add_subscriptions<'a>(&mut self, channels: impl Iterator<Item = &'a Channel>) {
+        for channel in channels {
+            if let Some(position) = self.entry(channel.name()) {
+                let unknown = || LogPosition { epoch: channel.epoch().into(), offset: UNKNOWN_OFFSET };
+                position.at.get_or_insert_with(unknown);
+            }
+        }
+    }
+
     /// Records that the client is being sent a gap without range.
-    pub(super) fn advance_by_gap(&mut self, channel: &str) {
-        if let Some(position) = self.find(channel)
+    pub(super) fn advance_by_gap(&mut self, channel: &ChannelName) {
+        if let Some(position) = self.entry(channel)
             && let Some(after) = position.after_gap.take()
         {
             position.at = Some(after);
@@ -162,8 +233,8 @@ impl Positions {
     }
 
     /// Records that everything up to this message is being sent to the client.
-    pub(super) fn advance(&mut self, channel: &str, epoch: &str, offset: u64) {
-        let Some(position) = self.find(channel) else { return };
+    pub(super) fn advance(&mut self, channel: &ChannelName, epoch: &str, offset: u64) {
+        let Some(position) = self.entry(channel) else { return };
         match &mut position.at {
             Some(at) if *at.epoch == *epoch => at.offset = offset,
             at => *at = Some(LogPosition { epoch: epoch.into(), offset }),
@@ -171,10 +242,10 @@ impl Positions {
     }
 
     /// Does the same as [`Self::advance`] for a message that may have arrived through a pattern, if the
-    /// message's channel is in the URL. A session sends the messages of a channel in order, regardless of
-    /// which subscription delivers them.
+    /// session is subscribed to the message's channel. A session sends the messages of a channel in order,
+    /// regardless of which subscription delivers them.
     pub(super) fn advance_by_pattern(&mut self, Origin { channel, epoch, offset }: &Origin) {
-        let at = self.find(channel.as_str()).and_then(|position| position.at.as_mut());
+        let at = self.find(channel).and_then(|found| self.0.channels[found].at.as_mut());
         if let Some(at) =
             at.filter(|at| *at.epoch == **epoch && (at.offset < *offset || at.offset == UNKNOWN_OFFSET))
         {
@@ -182,14 +253,40 @@ impl Positions {
         }
     }
 
-    fn find(&mut self, channel: &str) -> Option<&mut ChannelPosition> {
-        self.0.iter_mut().find(|position| position.channel.as_str() == channel)
+    fn find(&self, channel: &ChannelName) -> Option<usize> {
+        self.0.channels.iter().position(|position| position.channel.as_ref() == Some(channel))
+    }
+
+    /// Returns the entry of a channel, after adding it if necessary. `None` if there are too many, or if
+    /// clients cannot request the channel by its name.
+    fn entry(&mut self, channel: &ChannelName) -> Option<&mut ChannelPosition> {
+        if let Some(found) = self.find(channel) {
+            return Some(&mut self.0.channels[found]);
+        }
+        if channel.is_direct() {
+            return None;
+        }
+        let key = ChannelKey::of(channel);
+        let StreamPositions { channels, has_others, limit } = &mut *self.0;
+        let named_by_id =
+            channels.iter().position(|position| position.channel.is_none() && position.key == key);
+        let index = named_by_id.unwrap_or(channels.len());
+        if index == channels.len() {
+            if index >= *limit {
+                *has_others = true;
+                return None;
+            }
+            channels.push(ChannelPosition::new((key, None, None)));
+        }
+        channels[index].channel = Some(channel.clone());
+        Some(&mut channels[index])
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.push(b';');
         let begin = out.len();
-        for ChannelPosition { key, at, .. } in &self.0 {
+        let mut has_others = self.0.has_others;
+        for ChannelPosition { key, at, .. } in &self.0.channels {
             let Some(LogPosition { epoch, offset }) = at else { continue };
             let before = out.len();
             if before > begin {
@@ -198,10 +295,19 @@ impl Positions {
             write!(out, "{key}:{epoch}:{offset}").expect("writing to a Vec cannot fail");
             if out.len() > begin + MAX_BYTES {
                 out.truncate(before);
-                out.extend_from_slice(if before > begin { b",*" } else { b"*" });
-                return;
+                has_others = true;
+                break;
             }
         }
+        if has_others {
+            out.extend_from_slice(if out.len() > begin { b",*" } else { b"*" });
+        }
+    }
+}
+
+impl ChannelPosition {
+    fn new((key, channel, since): (ChannelKey, Option<ChannelName>, Option<&Since<'static>>)) -> Self {
+        Self { key, channel, at: since.cloned().map(LogPosition::from), after_gap: None }
     }
 }
 
@@ -232,7 +338,7 @@ mod tests {
             )
         };
         let read = |known, has_others| Some(("s_a.b".to_owned(), 7, known, has_others));
-        assert_eq!(parse("s_a.b:7;"), read(vec![], false), "from a stream without channels");
+        assert_eq!(parse("s_a.b:7;"), read(vec![], true), "it may have subscribed to channels since");
         let one = || (0xff, since("e-_1", 42));
         assert_eq!(parse("s_a.b:7;000000ff:e-_1:42"), read(vec![one()], false));
         assert_eq!(
@@ -251,6 +357,7 @@ mod tests {
             "s_a.b:7;ff:e:1",
             "s_a.b:7;000000FF:e:1",
             &format!("s_a.b:7;000000ff:{}:1", "e".repeat(MAX_EPOCH_BYTES + 1)),
+            &format!("s_a.b:7;{}", "000000ff:e:1,".repeat(MAX_BYTES / 13 + 1)),
         ] {
             assert_eq!(parse(garbled), read(vec![], true), "{garbled}");
         }
@@ -259,21 +366,38 @@ mod tests {
         }
     }
 
+    /// Returns the positions of a client that has received an id with these positions.
+    fn sent(positions: &Positions) -> ClientPositions {
+        let mut text = b"s_a.b:7".to_vec();
+        positions.write(&mut text);
+        EventId::parse(str::from_utf8(&text).expect("epochs are UTF-8"))
+            .expect("it was just written")
+            .positions
+    }
+
+    fn from_start(channels: &[ChannelName]) -> Positions {
+        Positions::new(channels, &ClientPositions::NONE)
+    }
+
     /// The channels of the URL may have changed since the id was written.
     #[test]
     fn positions_belong_to_channels() {
-        let mut positions = Positions::new(&["a", "b", "c"].map(name));
-        positions.advance("b", "e", 7);
-        positions.advance("a", "f", 1);
-        positions.advance("d", "e", 1);
-        let mut text = Vec::new();
-        positions.write(&mut text);
-        let text = format!("s_a.b:7{}", str::from_utf8(&text).expect("epochs are UTF-8"));
-        let known = EventId::parse(&text).expect("it was just written").positions;
+        let mut positions = from_start(&["a", "b", "c"].map(name));
+        positions.advance(&name("b"), "e", 7);
+        positions.advance(&name("a"), "f", 1);
+        positions.advance(&name("d"), "e", 1);
+        positions.advance(&ChannelName::for_user("ann"), "e", 1);
+        let known = sent(&positions);
         let begin = |channel| known.begin(&name(channel), 3);
         assert_eq!(begin("a"), StartPosition::After(since("f", 1)));
         assert_eq!(begin("b"), StartPosition::After(since("e", 7)));
         assert_eq!(begin("c"), StartPosition::Newest(3), "it was not subscribed to");
+        assert_eq!(
+            begin("d"),
+            StartPosition::After(since("e", 1)),
+            "a subscription that the URL does not name"
+        );
+        assert_eq!(known.known.len(), 3, "direct messages have no position");
         let unknown = EventId::parse("s_a.b:7").expect("an id").positions;
         assert_eq!(unknown.begin(&name("a"), 3), StartPosition::Unknown(3));
         let twice =
@@ -281,15 +405,47 @@ mod tests {
         assert_eq!(twice.begin(&name("a"), 0), StartPosition::Unknown(0));
     }
 
+    /// A later URL may name channels that this one does not.
+    #[test]
+    fn ids_repeat_the_positions_that_the_client_came_with() {
+        let mut before = from_start(&["a", "b", "c"].map(name));
+        ["a", "b", "c"].iter().for_each(|channel| before.advance(&name(channel), "e", 7));
+        let mut positions = Positions::new(&["b", "new"].map(name), &sent(&before));
+        positions.advance(&name("c"), "e", 9);
+        let known = sent(&positions);
+        let begin = |channel| known.begin(&name(channel), 0);
+        assert_eq!(begin("a"), StartPosition::After(since("e", 7)));
+        assert_eq!(begin("b"), StartPosition::After(since("e", 7)), "even if its subscription is refused");
+        assert_eq!(begin("c"), StartPosition::After(since("e", 9)), "the session still delivers it");
+        assert_eq!(begin("new"), StartPosition::Newest(0), "its subscription was refused");
+        let mut unknown = Positions::new(&[name("b")], &ClientPositions::UNKNOWN);
+        unknown.advance(&name("b"), "e", 7);
+        assert_eq!(sent(&unknown).begin(&name("b"), 0), StartPosition::After(since("e", 7)));
+        assert_eq!(sent(&unknown).begin(&name("a"), 0), StartPosition::Unknown(0));
+    }
+
+    #[test]
+    fn the_number_of_positions_is_bounded() {
+        let mut positions = from_start(&[name("a")]);
+        for number in 0..2 * MAX_CHANNELS {
+            positions.advance(&name(&format!("channel {number}")), "e", 1);
+        }
+        assert_eq!(positions.0.channels.len(), MAX_CHANNELS);
+        assert!(positions.0.has_others);
+        let mut without_url = Positions::new(&[], &sent(&positions));
+        without_url.advance(&name("a"), "e", 1);
+        assert!(sent(&without_url) == ClientPositions::UNKNOWN);
+    }
+
     #[test]
     fn positions_that_do_not_fit_are_unknown() {
         let names: Vec<_> = (0..128).map(|number| name(&format!("channel {number}"))).collect();
-        let mut positions = Positions::new(&names);
-        names.iter().for_each(|name| positions.advance(name.as_str(), "0123456789a", u64::MAX));
+        let mut positions = from_start(&names);
+        names.iter().for_each(|name| positions.advance(name, "0123456789a", u64::MAX));
         let mut text = b"s_a.b:7".to_vec();
         positions.write(&mut text);
         assert!((1_900..2_020).contains(&text.len()), "{}", text.len());
-        let known = EventId::parse(str::from_utf8(&text).expect("UTF-8")).expect("an id").positions;
+        let known = sent(&positions);
         let begins: Vec<_> = names.iter().map(|name| known.begin(name, 0)).collect();
         let exact = begins.iter().take_while(|begin| matches!(begin, StartPosition::After(_))).count();
         assert_eq!(exact, 47);
@@ -299,13 +455,13 @@ mod tests {
     #[test]
     fn a_message_through_a_pattern_moves_the_position_of_its_channel_forward() {
         let channel = name("/a/b");
-        let mut positions = Positions::new(std::slice::from_ref(&channel));
+        let mut positions = from_start(std::slice::from_ref(&channel));
         let after = |positions: &mut Positions, epoch: &str, offset| {
             positions.advance_by_pattern(&Origin { channel: channel.clone(), epoch: epoch.into(), offset });
-            positions.find("/a/b").and_then(|position| Some(position.at.as_ref()?.offset))
+            positions.find(&channel).and_then(|found| Some(positions.0.channels[found].at.as_ref()?.offset))
         };
         assert_eq!(after(&mut positions, "e", 1), None, "the session is not subscribed to the channel yet");
-        positions.advance("/a/b", "e", 3);
+        positions.advance(&channel, "e", 3);
         assert_eq!(after(&mut positions, "e", 2), Some(3), "the channel delivered it already");
         assert_eq!(after(&mut positions, "f", 9), Some(3), "the position is in another epoch");
         assert_eq!(after(&mut positions, "e", 4), Some(4));

@@ -1,5 +1,6 @@
 use std::future::Future;
 
+use encke_broker::channel::ChannelName;
 use encke_core::close::CloseCode;
 use encke_core::dialect::{DialectName, StartPosition};
 use encke_core::frame::Fragments;
@@ -14,10 +15,16 @@ use crate::session::{DeliveryBatch, SessionCell, SessionOutbox, SubscribeOutcome
 /// An event stream.
 #[derive(Debug)]
 pub(crate) struct EventStream {
-    /// Client's position in each channel of the request's URL.
+    /// Client's position in each channel.
     pub(super) positions: Positions,
     /// Held until the stream ends.
     pub(super) open_connection: CompactConnection,
+}
+
+impl EventStream {
+    fn add_subscriptions(&mut self, outbox: &SessionOutbox) {
+        self.positions.add_subscriptions(outbox.subscriptions().map(|it| &*it.channel.channel));
+    }
 }
 
 impl<S: Socket> Protocol<S> for EventStream {
@@ -36,8 +43,13 @@ impl<S: Socket> Protocol<S> for EventStream {
         Handled { bytes: bytes.len(), end: None }
     }
 
-    fn subscribed(&mut self, outcome: &SubscribeOutcome, begin: StartPosition<'static>) {
-        self.positions.start(outcome, begin);
+    fn subscribed(
+        &mut self,
+        requested: &ChannelName,
+        outcome: &SubscribeOutcome,
+        begin: StartPosition<'static>,
+    ) {
+        self.positions.start(requested, outcome, begin);
     }
 
     /// Greets the client only now, because the hello tells it its position in each channel.
@@ -45,6 +57,9 @@ impl<S: Socket> Protocol<S> for EventStream {
         let token = link.attachment.session.resume_token().expose();
         let hello = hello(link.attachment, &token, recovered);
         let seq = link.attachment.mailbox.start_seq();
+        let state = link.attachment.session.lock();
+        self.add_subscriptions(state.machine.outbox());
+        drop(state);
         let mut events =
             EventWriter { out: &mut link.out.bytes, token: &token, positions: &mut self.positions };
         events.write_numbered(seq, &hello);
@@ -65,6 +80,10 @@ impl<S: Socket> Protocol<S> for EventStream {
         outbox: &mut SessionOutbox,
         out: &mut Vec<u8>,
     ) -> DeliveryBatch {
+        // Every new subscription begins by catching up.
+        if outbox.is_catching_up() {
+            self.add_subscriptions(outbox);
+        }
         let token = session.resume_token().expose();
         take_batch(
             &services.sessions.subscriptions,

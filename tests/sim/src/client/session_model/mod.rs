@@ -120,6 +120,12 @@ impl SessionModel {
         self.known.has_subscribed(log)
     }
 
+    /// Returns the logs of which the client's subscriptions have delivered messages.
+    pub(crate) fn received_logs(&self) -> Vec<usize> {
+        let has_received = |subscription: &ChannelSubscription| matches!(subscription, ChannelSubscription::Active(position) if position.last_seq > 0);
+        (0..self.channels.len()).filter(|log| has_received(&self.channels[*log])).collect()
+    }
+
     /// Returns whether gaps need no explanation: they are allowed, or cannot be checked.
     pub(crate) fn allows_gaps(&self) -> bool {
         self.gaps_allowed || self.known.is_blind
