@@ -19,6 +19,7 @@ pub(super) const ENDED: u8 = 5;
 pub(super) const REVOKED: u8 = 6;
 pub(super) const REMINDER: u8 = 7;
 pub(super) const PRESENCE_CHANGE: u8 = 8;
+pub(super) const POSITIONS: u8 = 9;
 
 const CHECKSUM_BYTES: usize = 8;
 

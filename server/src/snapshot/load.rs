@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use encke_broker::channel::{LogRecord, RestoredLogs};
+use encke_broker::channel::{LogRecord, PositionRecord, RestoredLogs};
 use encke_core::session::Outbox;
 use encke_timeouts::clock::UnixTime;
 
 use super::error::LoadError;
-use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordReader, SESSION};
+use super::frames::{
+    END, ENDED, HEADER, LOG, POSITIONS, PRESENCE_CHANGE, REMINDER, REVOKED, RecordReader, SESSION,
+};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
 use super::lock::with_extension;
 use super::write::sync_folder;
@@ -156,7 +158,8 @@ pub(super) fn check(from: impl Read) -> Result<SnapshotHeader, LoadError> {
             SnapshotRecord::Ended(_)
             | SnapshotRecord::Revoked(_)
             | SnapshotRecord::Reminder(_)
-            | SnapshotRecord::PresenceChange(_) => {}
+            | SnapshotRecord::PresenceChange(_)
+            | SnapshotRecord::Positions(_) => {}
         }
         Ok(())
     })
@@ -202,6 +205,7 @@ fn apply(from: impl Read, kept: &SnapshotState) -> Result<(RestoreCounts, Vec<Ar
                 SnapshotRecord::PresenceChange(telling) => {
                     sessions.subscriptions.join_leave().restore(&telling)?
                 }
+                SnapshotRecord::Positions(positions) => channels.restore_positions(&positions)?,
                 SnapshotRecord::Reminder(reminder) => {
                     let of_key = |error| format!("reminder {:?}: {error}", reminder.key);
                     reminders.restore(&reminder).map_err(of_key)?;
@@ -231,6 +235,8 @@ pub(super) enum SnapshotRecord {
     Revoked(RevocationRecord),
     Reminder(ReminderRecord),
     PresenceChange(StoredNotice),
+    /// Positions of removed channels.
+    Positions(Vec<PositionRecord>),
 }
 
 /// Passes every record but the last to `visit`. Returns the reader, positioned after the last record, and
@@ -260,6 +266,7 @@ pub(super) fn for_each_record<R: Read>(
             REVOKED => visit(&reader, SnapshotRecord::Revoked(reader.decode()?))?,
             REMINDER => visit(&reader, SnapshotRecord::Reminder(reader.decode()?))?,
             PRESENCE_CHANGE => visit(&reader, SnapshotRecord::PresenceChange(reader.decode()?))?,
+            POSITIONS => visit(&reader, SnapshotRecord::Positions(reader.decode()?))?,
             ENDED => visit(&reader, SnapshotRecord::Ended(reader.decode()?))?,
             END => {
                 let end = reader.decode()?;

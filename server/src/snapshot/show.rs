@@ -17,7 +17,7 @@ use crate::session::StoredSession;
 /// [`LoadError`].
 pub fn show(path: &Path, now: UnixTime) -> Result<String, LoadError> {
     check(open(path)?)?;
-    let (mut text, mut logs, mut sessions) = (String::new(), 0, 0);
+    let (mut text, mut logs, mut sessions, mut kept) = (String::new(), 0, 0, 0);
     for_each_record(open(path)?, |_, record| {
         let written = match record {
             SnapshotRecord::Header(header) => {
@@ -48,6 +48,10 @@ pub fn show(path: &Path, now: UnixTime) -> Result<String, LoadError> {
                     telling.channel
                 )
             }
+            SnapshotRecord::Positions(positions) => {
+                kept += positions.len();
+                Ok(())
+            }
             SnapshotRecord::Reminder(reminder) => {
                 let remaining = whole_seconds(reminder.remaining());
                 writeln!(text, "reminder {:?}: due in {remaining}", reminder.key)
@@ -56,7 +60,8 @@ pub fn show(path: &Path, now: UnixTime) -> Result<String, LoadError> {
         written.expect("writing to memory cannot fail");
         Ok(())
     })?;
-    writeln!(text, "{logs} logs, {sessions} sessions").expect("writing to memory cannot fail");
+    let kept = if kept > 0 { format!(", positions of {kept} removed channels") } else { String::new() };
+    writeln!(text, "{logs} logs, {sessions} sessions{kept}").expect("writing to memory cannot fail");
     Ok(text)
 }
 

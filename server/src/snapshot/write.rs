@@ -8,7 +8,9 @@ use encke_timeouts::clock::UnixTime;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::frames::{END, ENDED, HEADER, LOG, PRESENCE_CHANGE, REMINDER, REVOKED, RecordWriter, SESSION};
+use super::frames::{
+    END, ENDED, HEADER, LOG, POSITIONS, PRESENCE_CHANGE, REMINDER, REVOKED, RecordWriter, SESSION,
+};
 use super::header::{MAJOR, SnapshotEnd, SnapshotHeader};
 use super::lock::with_extension;
 use super::{SnapshotState, directory_of};
@@ -21,6 +23,12 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Size of a log's record without its messages, or of a reminder's.
 const RECORD_BYTES: usize = 512;
+
+/// Size of the position of a removed channel.
+const POSITION_BYTES: usize = 32;
+
+/// Number of positions in a record.
+const POSITIONS_PER_RECORD: usize = 1024;
 
 /// Empty file that will become a snapshot, on a disk that has room for it. Dropping it removes the file.
 #[derive(Debug)]
@@ -82,7 +90,9 @@ impl Drop for ReservedFile {
 fn estimate(kept: &SnapshotState) -> u64 {
     let SnapshotState { sessions, channels, reminders } = kept;
     let records = channels.len().saturating_add(reminders.len()).saturating_add(1);
-    let bytes = records.saturating_mul(RECORD_BYTES).saturating_add(channels.bytes());
+    let positions = channels.kept_position_count().saturating_mul(POSITION_BYTES);
+    let bytes =
+        records.saturating_mul(RECORD_BYTES).saturating_add(channels.bytes()).saturating_add(positions);
     bytes.saturating_add(sessions.estimate_snapshot()) as u64
 }
 
@@ -130,6 +140,9 @@ pub(super) fn write_to<W: Write>(
     }
     for reminder in reminders.records() {
         writer.write(REMINDER, &reminder)?;
+    }
+    for positions in channels.kept_positions().chunks(POSITIONS_PER_RECORD) {
+        writer.write(POSITIONS, &positions)?;
     }
     writer.write(END, &end)?;
     Ok((writer.into_inner(), end))

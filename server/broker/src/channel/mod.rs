@@ -60,7 +60,7 @@ pub use presence::{Member, MemberPhase};
 pub use publish::{PublishError, Published};
 pub(crate) use publish_ids::MAX_PUBLISH_IDS;
 pub use publish_ids::{PublishId, Publisher};
-pub use record::LogRecord;
+pub use record::{LogRecord, PositionRecord};
 pub use snapshot::{InvalidLog, LogsWritten, RestoredLogs};
 pub use state::{Channel, ChannelView, Retired};
 pub use subscriber::Subscriber;

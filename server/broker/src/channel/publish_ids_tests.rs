@@ -12,6 +12,7 @@ use encke_base::executor::NoTasks;
 use encke_base::metrics::Metrics;
 use encke_base::quota::QuotaOwner;
 use encke_core::message::CompactJson;
+use encke_core::session::MAX_OFFSET;
 use encke_core::session::outbox::SubscriptionSlot;
 use encke_seeds::with_seeds;
 use encke_timeouts::Timeouts;
@@ -230,6 +231,29 @@ fn snapshot_contains_keys() {
     next.time.advance(AGE.mul_f64(0.8));
     assert_eq!(next.publish("a", Some(&ids[1])), first[1]);
     assert_eq!(next.publish("a", Some(&ids[0])).offset, 4);
+}
+
+/// Publish ids are forgotten with the messages, but not the position.
+#[test]
+fn a_removed_channel_continues_in_the_next_process() {
+    let limits = || LogLimits { kept_positions: 10, ..WIDE };
+    let (world, next) = (TestChannels::new(limits()), TestChannels::new(limits()));
+    let first = ["a", "b"].map(|channel| world.publish(channel, Some(&operator("k"))));
+    world.time.advance(AGE);
+    world.expire_messages();
+    assert_eq!((world.channels.len(), world.channels.kept_position_count()), (0, 2));
+    let records = minicbor::to_vec(world.channels.kept_positions()).expect("records can be encoded");
+    let records: Vec<PositionRecord> = minicbor::decode(&records).expect("valid records");
+    next.channels.restore_positions(&records).expect("valid positions");
+    assert_eq!(next.channels.kept_positions(), records);
+    for (channel, first) in ["a", "b"].into_iter().zip(first) {
+        let second = next.publish(channel, Some(&operator("k")));
+        assert_eq!(second, Published { offset: first.offset + 1, ..first });
+    }
+    assert_eq!(next.publish("c", None).offset, 1);
+    let invalid: Vec<_> =
+        records.into_iter().map(|record| PositionRecord { last: MAX_OFFSET, ..record }).collect();
+    next.channels.restore_positions(&invalid).expect_err("the offsets are too high");
 }
 
 /// Expected state of one channel.

@@ -42,6 +42,20 @@ pub struct LogRecord {
     pub(super) past: Vec<(String, u64)>,
 }
 
+/// Position of a removed channel, at which the channel continues if it is created again.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(array)]
+pub struct PositionRecord {
+    /// Hash of the channel's name.
+    #[n(0)]
+    pub(super) name: u64,
+    #[n(1)]
+    pub(super) epoch: String,
+    /// Offset of the newest message ever appended.
+    #[n(2)]
+    pub(super) last: u64,
+}
+
 /// A publish id, for detecting repeated publishes.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]

@@ -30,7 +30,7 @@ pub(super) struct LogRetention<S> {
     pub(super) namespaces: Arc<Namespaces>,
     budget: Budget<Channel<S>>,
     idle: IdleChannels,
-    positions: KeptPositions,
+    pub(super) positions: KeptPositions,
     pub(super) timeouts: Arc<Timeouts>,
 }
 

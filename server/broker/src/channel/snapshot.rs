@@ -24,7 +24,7 @@ use super::log::ChannelLog;
 use super::message::{LogMessage, Origin, SharedMessage};
 use super::name::ChannelName;
 use super::publish_ids::{PublishId, Publisher};
-use super::record::{KeyRecord, LogRecord, MessageRecord, SharedRecord};
+use super::record::{KeyRecord, LogRecord, MessageRecord, PositionRecord, SharedRecord};
 use super::state::Channel;
 use super::subscriber::Subscriber;
 
@@ -148,6 +148,27 @@ impl<S: Subscriber> Channels<S> {
             is_remote,
             past: channel.past_epochs().iter().map(|(epoch, cut)| ((**epoch).to_owned(), *cut)).collect(),
         })
+    }
+
+    /// Number of removed channels whose positions are kept.
+    pub fn kept_position_count(&self) -> usize {
+        self.retention().positions.len()
+    }
+
+    /// Returns the positions of removed channels, oldest first.
+    pub fn kept_positions(&self) -> Vec<PositionRecord> {
+        self.retention().positions.records()
+    }
+
+    /// Restores positions of removed channels, oldest first. If there are more than this process may keep, the
+    /// oldest are dropped.
+    ///
+    /// # Errors
+    /// [`InvalidLog`], in which case nothing changes.
+    pub fn restore_positions(&self, records: &[PositionRecord]) -> Result<(), InvalidLog> {
+        check(records.iter().all(|record| record.last < MAX_OFFSET), "has an invalid position")?;
+        records.iter().for_each(|record| self.retention().positions.restore(record));
+        Ok(())
     }
 
     /// Restores a log.

@@ -1,5 +1,5 @@
 use encke_tests::tokens::{SECRET, token};
-use encke_tests::waiting::TIMEOUT;
+use encke_tests::waiting::{TIMEOUT, until};
 use encke_tests::{Client, EventStream, Hello, PollClient, RawClient, ServerOutput};
 use serde_json::{Value, json};
 
@@ -92,6 +92,31 @@ fn suspended_sessions_expire_or_can_be_kicked() {
         let query = format!("resume={}", hello.resume);
         assert_eq!(Client::refusal_code(restarts.server.public, &query), 4101);
         assert!(!restarts.server.resume(&hello.resume).hello.recovered);
+    }
+}
+
+/// The channel has no subscribers and no messages any more when the server stops.
+#[test]
+fn a_removed_channel_keeps_its_position() {
+    let mut restarts = RestartableServer::with(&["channel.history_age=100ms"]);
+    let mut client = restarts.server.client();
+    let epoch = client.subscribe("quiet");
+    restarts.server.admin.publish("quiet", 1);
+    assert_eq!(client.message()["offset"], 1);
+    client.close();
+    until("the channel is removed", || restarts.server.admin.metrics().value("encke_channels") == 0.0);
+    for (since, recovered) in [(1, true), (0, false)] {
+        restarts.stop();
+        let shown = restarts.show_snapshot().stdout;
+        assert!(shown.ends_with("sessions, positions of 1 removed channels\n"), "{shown}");
+        restarts.start();
+        let mut client = restarts.server.client();
+        let since = json!({"epoch": epoch, "offset": since});
+        let reply = client.request(json!({"id": 1, "subscribe": {"channel": "quiet", "since": since}}));
+        let expected = json!({"channel": "quiet", "epoch": epoch, "offset": 1, "recovered": recovered});
+        assert_eq!(reply["ok"], expected, "{reply}");
+        client.close();
+        until("the channel is removed", || restarts.server.admin.metrics().value("encke_channels") == 0.0);
     }
 }
 
