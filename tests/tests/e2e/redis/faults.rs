@@ -155,6 +155,9 @@ fn a_server_is_not_ready_while_redis_is_full() {
         let publish = json!({"id": 1, "publish": {"channel": channel, "data": 2}});
         node.client().assert_refused(publish.to_string(), "unavailable");
     }
+    node.client().assert_refused(r#"{"id":1,"subscribe":{"channel":"unused"}}"#, "unavailable");
+    let line = node.logs.await_line("cannot read a channel from Redis");
+    assert!(line.contains("Redis error OOM: "), "{line}");
     limit("0");
     until("the server is ready", || readiness() == json!({"status": "ok"}));
     assert_eq!(node.admin.publish("news", 2)["offset"], 2);

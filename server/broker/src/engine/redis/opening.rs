@@ -144,11 +144,9 @@ async fn read(
         return Err(unexpected("unexpected number of replies"));
     }
     let mut results = OpenResults::new();
-    for (request, reply) in channels
-        .into_iter()
-        .zip(replies.into_iter().skip(REPLIES_PER_CHANNEL - 1).step_by(REPLIES_PER_CHANNEL))
-    {
-        match parse_exec(reply) {
+    let mut replies = replies.into_iter();
+    for request in channels {
+        match parse_transaction(replies.by_ref().take(REPLIES_PER_CHANNEL)) {
             // The problem concerns the connection rather than this channel.
             Err(error) if must_reconnect(&error) => return Err(error),
             result => results.push((request.channel, result)),
@@ -157,9 +155,11 @@ async fn read(
     Ok(results)
 }
 
-/// Parses the reply to EXEC.
-fn parse_exec(reply: Value) -> Result<OpenedChannel, RedisError> {
-    match check_reply(reply)? {
+/// Parses the replies to a transaction, of which the last is that to EXEC. If Redis has rejected a command, it
+/// names the reason only in the reply to that command.
+fn parse_transaction(replies: impl Iterator<Item = Value>) -> Result<OpenedChannel, RedisError> {
+    let results = replies.map(check_reply).reduce(Result::and);
+    match results.unwrap_or(Ok(Value::Nil))? {
         Value::Array(results) => match <[Value; 2]>::try_from(results) {
             Ok([script, log]) => OpenedChannel::parse(script, log),
             Err(_) => Err(unexpected("unexpected number of results in a transaction")),
@@ -170,7 +170,28 @@ fn parse_exec(reply: Value) -> Result<OpenedChannel, RedisError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::errors::was_rejected;
     use super::*;
+
+    /// Redis rejects a command that it is asked to queue while its memory is full.
+    #[test]
+    fn the_error_of_a_transaction_is_that_of_the_rejected_command() {
+        use redis::parse_redis_value;
+        let parse = |replies: [&str; REPLIES_PER_CHANNEL]| {
+            parse_transaction(
+                replies.map(|reply| parse_redis_value(reply.as_bytes()).expect("a reply")).into_iter(),
+            )
+        };
+        let [ok, queued] = ["+OK\r\n", "+QUEUED\r\n"];
+        let oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+        let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+        let error = parse([ok, oom, queued, aborted]).expect_err("Redis is full");
+        assert_eq!(error.code(), Some("OOM"));
+        assert!(was_rejected(&error));
+        let error = parse([ok, queued, queued, aborted]).expect_err("another reason");
+        assert_eq!(error.code(), Some("EXECABORT"));
+        parse([ok, queued, queued, "$-1\r\n"]).expect_err("no results");
+    }
 
     #[test]
     fn unchanged_channels_are_recognized() {
