@@ -259,7 +259,7 @@ fn config(
         }
     }
     set("limits.commands_per_second", any(rng, 0..30));
-    set("limits.joins_per_minute", any(rng, 0..12));
+    set("limits.joins_per_minute", any(rng, 0..4));
     // The same holds for pages that are advised to pause because of other pages of their browser. 0: no
     // limit.
     set("bayeux.polls_per_browser", if is_dense { any(rng, 0..3) } else { "0".to_owned() });
