@@ -3,7 +3,6 @@
 It signs users in and serves the page. Encke calls it to authenticate clients, forwards calls from pages, and reports the sessions of users.
 """
 
-import base64
 import hmac
 import json
 import os
@@ -16,10 +15,12 @@ import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import encke_backend
+
 PORT = 3000
-SECRET = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")  # the secret in encke.toml, without whsec_
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # the secret in encke.toml
 EVENTS = "target/state/events"
-OWN_KEY = hmac.digest(SECRET, b"cookies and tokens", "sha256")
+OWN_KEY = hmac.digest(SECRET.encode(), b"cookies and tokens", "sha256")
 PAGE = pathlib.Path(__file__).with_name("index.html")
 SIGN_IN = """<!doctype html><title>Chat</title>
 <form action="/login" method="post">Your name: <input name="name" pattern="\\w{1,20}" required autofocus> <button>Enter</button></form>"""
@@ -34,16 +35,6 @@ def verify(kind, signed):
     """Returns the arguments of sign(kind, ...) after the kind, or None if the signature is invalid."""
     parts = signed.split(".")[:-1]
     return parts if hmac.compare_digest(sign(kind, *parts).encode(), signed.encode()) else None
-
-
-def is_from_encke(headers, body):
-    """Verifies that Encke has signed a hook request or an event, as Standard Webhooks specifies."""
-    id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    if not timestamp.isdecimal() or abs(time.time() - int(timestamp)) > 300:
-        return False
-    mac = hmac.digest(SECRET, f"{id}.{timestamp}.".encode() + body, "sha256")
-    expected = b"v1," + base64.b64encode(mac)
-    return any(hmac.compare_digest(expected, given.encode()) for given in headers.get("webhook-signature", "").split(" "))
 
 
 class Events:
@@ -93,9 +84,10 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         if self.path == "/login":
             return self.log_in(urllib.parse.parse_qs(body.decode()).get("name", [""])[0])
-        if not is_from_encke(self.headers, body):
-            return self.answer(401)
-        request = json.loads(body)
+        try:
+            request = encke_backend.verify_request(SECRET, self.headers, body)
+        except encke_backend.VerificationError as error:
+            return self.answer(401, str(error).encode())
         if self.path == "/encke/connect":
             self.answer_json(authenticate(request.get("token", "")))
         elif self.path == "/encke/call":

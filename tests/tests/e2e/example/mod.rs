@@ -35,7 +35,7 @@ impl Example {
         let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("example");
         let copy = example.clone.path().join("tests/example");
         fs::create_dir_all(&copy).expect("a folder");
-        for name in ["backend.py", "encke.toml", "index.html"] {
+        for name in ["backend.py", "encke_backend.py", "encke.toml", "index.html"] {
             let text = fs::read_to_string(original.join(name)).expect("the example has the file");
             fs::write(copy.join(name), example.localized(&text)).expect("a file");
         }
