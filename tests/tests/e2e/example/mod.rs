@@ -1,6 +1,8 @@
 //! The chat of `tests/example`: its original files, except for the addresses, in a directory that resembles a
 //! fresh clone.
 
+// Backends in each language, built on the files that users copy from the example.
+mod backends;
 // The README's guide, followed in two browsers.
 mod guide;
 
