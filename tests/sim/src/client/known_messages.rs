@@ -29,8 +29,13 @@ impl KnownMessages {
         self.is_blind |= may_lack;
     }
 
+    pub(super) fn has_received(&self, number: u64) -> bool {
+        self.received.contains(&number)
+    }
+
+    /// Whether the client has received the message, or knows that it is missing.
     pub(super) fn contains(&self, number: u64) -> bool {
-        self.received.contains(&number) || self.reported.contains(&number)
+        self.has_received(number) || self.reported.contains(&number)
     }
 
     /// Returns whether the client knows the message at this offset of a log's current epoch. A message that

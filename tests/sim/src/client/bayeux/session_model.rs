@@ -277,14 +277,15 @@ impl BayeuxSessionModel {
     }
 
     /// Returns the number of a message. If several notices have the same content, the oldest one that the
-    /// client does not know has arrived.
+    /// client does not know has arrived. A notice that was reported as missing may arrive through another log.
     fn number_of(&self, message: &BayeuxMessage, truth: &Truth) -> Option<u64> {
         let notice = match message {
             BayeuxMessage::Data(_, number) => return Some(*number),
             BayeuxMessage::Notice(notice) => notice,
         };
         let same = || truth.notices.numbers_of(notice);
-        same().find(|number| !self.known.contains(*number)).or_else(|| same().last())
+        let unknown = same().find(|number| !self.known.contains(*number));
+        unknown.or_else(|| same().find(|number| !self.known.has_received(*number))).or_else(|| same().last())
     }
 
     /// Checks the position of a message in one of the logs that contain it.
