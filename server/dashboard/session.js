@@ -89,7 +89,7 @@ const nullIfMissing = (answer) =>
 function sessionFacts() {
   const phase = phaseBadge();
   const user = el("span", { data: { name: "user" } }, "–");
-  const names = ["connection", "age", "last input", "seq", "unacknowledged"];
+  const names = ["connection", "address", "age", "last input", "seq", "unacknowledged"];
   const values = Object.fromEntries(names.map((name) => [name, number(name)]));
   const rows = [["phase", phase.element], ["user", user], ...Object.entries(values)];
   const element = el(
@@ -104,6 +104,7 @@ function sessionFacts() {
       phase.become(session.phase);
       user.replaceChildren(session.user === null ? "none" : named(session.user));
       setText(values.connection, `${session.transport}, ${session.dialect}`);
+      setText(values.address, session.address ?? "–");
       setText(values.age, duration(session.age_ms));
       setText(values["last input"], ago(session.last_heard_ms));
       setText(values.seq, count(session.seq));

@@ -43,8 +43,10 @@ fn sessions_are_listed_and_counted_by_phase() {
 
     let page = server.admin.get("/api/sessions?phase=attached").json();
     let session = &page["sessions"][0];
-    let kind = ["phase", "transport", "dialect"].map(|field| session[field].clone());
-    assert_eq!(kind, ["attached", "websocket", "json"]);
+    let kind = ["phase", "transport", "dialect", "address"].map(|field| session[field].clone());
+    assert_eq!(kind, ["attached", "websocket", "json", "127.0.0.1"]);
+    let suspended = server.admin.get("/api/sessions?phase=suspended").json();
+    assert!(suspended["sessions"][0]["address"].is_null(), "{suspended}");
     assert!(session["age_ms"].is_number() && session["last_heard_ms"].is_number(), "{session}");
     let secret = |client: &Client| client.hello.resume.split_once('.').expect("a secret").1.to_owned();
     assert!(!attached.iter().any(|client| page.to_string().contains(&secret(client))));

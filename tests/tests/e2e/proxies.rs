@@ -29,7 +29,11 @@ fn clients_of_a_trusted_proxy_have_their_own_addresses() {
         let proxy = "127.0.0.1";
         let mut one = connect(proxy, "192.0.2.1");
         let mut two = connect(proxy, "192.0.2.2");
-        assert!(!one.hello().recovered && !two.hello().recovered);
+        for (connection, address) in [(&mut one, "192.0.2.1"), (&mut two, "192.0.2.2")] {
+            let hello = connection.hello();
+            assert!(!hello.recovered);
+            assert_eq!(server.admin.session(&hello.session)["address"], address);
+        }
         assert_eq!(connect(proxy, "192.0.2.1").close_code(), OVERLOADED);
         let is_logged = || server.logs.records().iter().any(|line| line["address"] == "192.0.2.1");
         until("the refused address is logged", is_logged);

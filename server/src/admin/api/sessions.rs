@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use encke_core::close::CloseReason;
@@ -30,6 +31,7 @@ struct SessionSummary {
     phase: &'static str,
     transport: Transport,
     dialect: DialectName,
+    address: Option<IpAddr>,
     age_ms: f64,
     last_heard_ms: f64,
 }
@@ -171,6 +173,7 @@ impl From<&SessionView> for SessionSummary {
             phase: view.phase_name(),
             transport: view.transport,
             dialect: view.dialect,
+            address: view.address,
             age_ms: millis(view.age),
             last_heard_ms: millis(view.last_received),
         }

@@ -239,9 +239,7 @@ impl JoinLeave {
     ) {
         if let Some(notices) = self.of(channel.name()) {
             let user = state.identity.shared_user();
-            let address = state.mailbox.as_ref().map(|mailbox| mailbox.address());
-            let address = address.or_else(|| state.parked_address());
-            let owner = match (user.clone(), address) {
+            let owner = match (user.clone(), state.address()) {
                 (Some(user), _) => QuotaOwner::User(user),
                 (None, Some(address)) => QuotaOwner::new(None, address),
                 // Only the operator subscribes a session that has no connection.

@@ -37,6 +37,12 @@ impl SessionState {
         self.machine.phase() == Phase::Attached(connection)
     }
 
+    /// Returns the client's address, if the session has a connection or is between polls.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        let address = self.mailbox.as_ref().map(|mailbox| mailbox.address());
+        address.or_else(|| self.parked_address())
+    }
+
     /// Returns the address of the parked connection, if there is one.
     pub(crate) fn parked_address(&self) -> Option<IpAddr> {
         self.parked.as_ref().map(|parked| parked.mailbox().address())

@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct SessionView {
     pub(crate) transport: Transport,
     pub(crate) dialect: DialectName,
     pub(crate) identity: Identity,
+    /// Address of the client, unless the session is suspended.
+    pub(crate) address: Option<IpAddr>,
     /// Time since the session was opened.
     pub(crate) age: Duration,
     /// Time since the client last sent something.
@@ -133,6 +136,7 @@ impl SessionCell {
             transport: state.transport,
             dialect: state.dialect,
             identity: state.identity.clone(),
+            address: state.address(),
             age: now.since(machine.opened_at()),
             last_received: now.since(last_received),
             seq: machine.outbox().seq(),
