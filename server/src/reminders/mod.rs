@@ -15,6 +15,7 @@ mod table;
 mod tests;
 
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,9 @@ pub(crate) use reminder::{BadReminder, MAX_DELAY, PendingReminder, ReminderActio
 /// Maximum number of reminders being published to the engine simultaneously. The engine's own limit is
 /// higher, because clients publish, too.
 const MAX_PUBLISHING: usize = 256;
+
+/// Maximum size of the data on a page of reminders, exceeded by at most one of them.
+const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
 /// Interface through which reminders use webhooks.
 pub(crate) trait WebhookSink: fmt::Debug + Send + Sync + 'static {
@@ -143,6 +147,26 @@ impl Reminders {
         table.entries.get(key).map(|entry| entry.to_pending(now))
     }
 
+    /// Returns the first `limit` reminders by key, of those whose keys follow `after`. The page is shorter if the
+    /// data of its reminders exceeds [`MAX_PAGE_BYTES`].
+    pub(crate) fn page(
+        &self,
+        after: Option<&ReminderKey>,
+        limit: usize,
+    ) -> Vec<(Arc<ReminderKey>, PendingReminder)> {
+        let now = self.timeouts.clock().now();
+        let mut bytes = 0;
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let table = self.table.lock();
+        let entries = table.entries.range::<ReminderKey, _>((first, Bound::Unbounded)).take(limit);
+        let page = entries.take_while(|(_, entry)| {
+            let fits = bytes < MAX_PAGE_BYTES;
+            bytes += entry.action.data().get().len();
+            fits
+        });
+        page.map(|(key, entry)| (Arc::clone(key), entry.to_pending(now))).collect()
+    }
+
     /// Deletes the reminder with this key. Returns whether it existed.
     ///
     /// # Errors
@@ -153,7 +177,7 @@ impl Reminders {
             if table.is_closed {
                 return Err(ReminderRejected::Draining);
             }
-            let Some(ReminderEntry { timer, .. }) = table.remove(key) else { return Ok(false) };
+            let Some(ReminderEntry { timer, .. }) = table.entries.remove(key) else { return Ok(false) };
             let armed = self.timeouts.request(&timer, RequestedDeadline::NONE);
             (timer, armed)
         };

@@ -13,7 +13,7 @@ pub(crate) const MAX_DELAY: Duration = Duration::from_hours(30 * 24);
 const MAX_KEY_BYTES: usize = 255;
 
 /// Key of a reminder: text without control characters.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ReminderKey(Box<str>);
 
 /// Action to execute when a reminder is due.
@@ -23,6 +23,13 @@ pub(crate) enum ReminderAction {
     Publish { channel: ChannelName, data: Arc<RawValue> },
     /// Notifies the webhook with this name.
     Webhook { name: Box<str>, data: Arc<RawValue> },
+}
+
+impl ReminderAction {
+    pub(super) fn data(&self) -> &RawValue {
+        let (Self::Publish { data, .. } | Self::Webhook { data, .. }) = self;
+        data
+    }
 }
 
 /// A pending reminder.

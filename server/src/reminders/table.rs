@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use encke_core::Timestamp;
@@ -6,13 +6,10 @@ use encke_timeouts::TimerCell;
 
 use super::reminder::{PendingReminder, ReminderAction, ReminderKey};
 
-/// Tables of at most this capacity are not shrunk.
-const MIN_SHRINK_CAPACITY: usize = 64;
-
 /// Pending reminders by key.
 #[derive(Debug, Default)]
 pub(super) struct ReminderTable {
-    pub(super) entries: HashMap<Arc<ReminderKey>, ReminderEntry>,
+    pub(super) entries: BTreeMap<Arc<ReminderKey>, ReminderEntry>,
     /// Number of reminders that have left the table and are being executed.
     pub(super) executing: usize,
     /// Whether the table is closed: nothing fires or changes from then on.
@@ -28,21 +25,12 @@ pub(super) struct ReminderEntry {
 }
 
 impl ReminderTable {
-    pub(super) fn remove(&mut self, key: &ReminderKey) -> Option<ReminderEntry> {
-        let entry = self.entries.remove(key);
-        // Free memory after a peak.
-        if self.entries.capacity() > MIN_SHRINK_CAPACITY && self.entries.len() < self.entries.capacity() / 4 {
-            self.entries.shrink_to(self.entries.len() * 2);
-        }
-        entry
-    }
-
     /// Removes the reminder whose timer has expired, if it is due. It may have been moved, or its key may
     /// have been reused.
     pub(super) fn take_due(&mut self, key: &Arc<ReminderKey>, now: Timestamp) -> Option<ReminderEntry> {
         let (found, entry) = self.entries.get_key_value(key)?;
         let is_due = !self.is_closed && Arc::ptr_eq(found, key) && entry.due <= now;
-        if is_due { self.remove(key) } else { None }
+        if is_due { self.entries.remove(key) } else { None }
     }
 }
 

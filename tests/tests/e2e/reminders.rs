@@ -198,3 +198,37 @@ fn scopes_of_reminders_are_publish_and_read_and_their_number_is_limited() {
     publishes.request("DELETE", &path("a")).assert_error(404, "not_found");
     reads.get(&path("a")).assert_error(404, "not_found");
 }
+
+#[test]
+fn pending_reminders_are_listed_in_pages() {
+    let server = RunningServer::with(&[]);
+    let list = |query: &str| server.admin.get(&format!("/api/reminders{query}")).json();
+    assert_eq!(list(""), json!({"reminders": [], "next_cursor": null}));
+    for key in ["c", "a%2Fb", "b"] {
+        put(server.admin, key, &publish_reminder(FAR, key));
+    }
+    let keys = |page: &Value| {
+        let reminders = page["reminders"].as_array().expect("an array").iter();
+        reminders.map(|reminder| reminder["key"].clone()).collect::<Vec<_>>()
+    };
+    let first = list("?limit=2");
+    assert_eq!((keys(&first), &first["next_cursor"]), (vec![json!("a/b"), json!("b")], &json!("b")));
+    let last = list("?limit=2&cursor=b");
+    assert_eq!((keys(&last), &last["next_cursor"]), (vec![json!("c")], &Value::Null));
+    assert_eq!(last["reminders"][0]["publish"], json!({"channel": "news", "data": "c"}));
+    // The data of these does not fit into one page.
+    let large = "x".repeat(60_000);
+    for number in 10..50 {
+        put(server.admin, &format!("d{number}"), &publish_reminder(FAR, &large));
+    }
+    let (mut pages, mut seen, mut cursor) = (0, Vec::new(), String::new());
+    loop {
+        let page = list(&format!("?limit=1000{cursor}"));
+        seen.extend(keys(&page));
+        pages += 1;
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={}", next.replace('/', "%2F"));
+    }
+    assert_eq!((pages, seen.len()), (3, 43));
+    assert!(seen.is_sorted_by_key(|key| key.as_str()), "{seen:?}");
+}

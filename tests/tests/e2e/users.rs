@@ -109,3 +109,19 @@ fn presence_lists_users_with_their_sessions_and_connections() {
     assert_eq!((&pages[0]["users"], &pages[0]["next_cursor"]), (&json!([users[0]]), &json!(2)));
     assert_eq!((&pages[1]["users"], &pages[1]["next_cursor"]), (&json!([users[1]]), &Value::Null));
 }
+
+#[test]
+fn users_are_listed_in_pages() {
+    let server = RunningServer::with_tokens(&[]);
+    let list = |query: &str| server.admin.get(&format!("/api/users{query}")).json();
+    assert_eq!(list(""), json!({"users": [], "next_cursor": null}));
+    let clients: Vec<_> = ["bob", "alice", HOSTILE, "bob"].map(|user| server.client_of(user)).into();
+    let suspended = server.client_of("bob").drop_connection();
+    server.await_phase(&suspended.session, "suspended");
+    let user = |name: &str, sessions: u32, connections: u32| json!({"user": name, "sessions": sessions, "connections": connections});
+    let all = [user(HOSTILE, 1, 1), user("alice", 1, 1), user("bob", 3, 2)];
+    assert_eq!(list(""), json!({"users": all, "next_cursor": null}));
+    assert_eq!(list("?limit=2"), json!({"users": all[..2], "next_cursor": "alice"}));
+    assert_eq!(list("?limit=2&cursor=alice"), json!({"users": all[2..], "next_cursor": null}));
+    drop(clients);
+}

@@ -57,6 +57,27 @@ enum ActionResponse<'a> {
     Webhook { webhook: &'a str, data: &'a RawValue },
 }
 
+#[derive(Serialize)]
+struct ReminderPage<'a> {
+    reminders: Vec<ReminderResponse<'a>>,
+    /// Key of the last reminder on this page.
+    next_cursor: Option<&'a str>,
+}
+
+/// `GET /api/reminders?limit=&cursor=`
+pub(super) fn list(call: &ApiCall) -> Result<Reply, ApiError> {
+    let query = call.query(&["limit", "cursor"])?;
+    let cursor = query.get("cursor").map(ReminderKey::new).transpose()?;
+    let reminders = &call.context.client.reminders;
+    let page = reminders.page(cursor.as_ref(), query.limit()?);
+    let last = page.last().map(|(key, _)| &**key);
+    let has_more = last.is_some_and(|last| !reminders.page(Some(last), 1).is_empty());
+    Ok(json(&ReminderPage {
+        reminders: page.iter().map(|(key, waiting)| response(key, waiting)).collect(),
+        next_cursor: last.filter(|_| has_more).map(ReminderKey::as_str),
+    }))
+}
+
 /// `GET /api/reminders/{key}`
 pub(super) fn show(call: &ApiCall) -> Result<Reply, ApiError> {
     let key = key_of(call)?;
@@ -81,13 +102,17 @@ pub(super) fn delete(call: &ApiCall) -> Result<Reply, ApiError> {
 }
 
 fn reply(key: &ReminderKey, waiting: &PendingReminder) -> Reply {
+    json(&response(key, waiting))
+}
+
+fn response<'a>(key: &'a ReminderKey, waiting: &'a PendingReminder) -> ReminderResponse<'a> {
     let done = match &waiting.action {
         ReminderAction::Publish { channel, data } => {
             ActionResponse::Publish { publish: ReminderPublish { channel: channel.as_str().into(), data } }
         }
         ReminderAction::Webhook { name, data } => ActionResponse::Webhook { webhook: name, data },
     };
-    json(&ReminderResponse { key: key.as_str(), due_in_ms: millis(waiting.due_in), done })
+    ReminderResponse { key: key.as_str(), due_in_ms: millis(waiting.due_in), done }
 }
 
 /// Returns the key in the path.

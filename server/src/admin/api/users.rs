@@ -3,6 +3,7 @@
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, Phase};
 use percent_encoding::percent_decode_str;
+use serde::Serialize;
 use serde_json::json;
 use tokio::task::yield_now;
 
@@ -16,6 +17,48 @@ use crate::session::SessionCell;
 
 /// Number of sessions processed before the task yields to others.
 const SESSIONS_PER_BATCH: usize = 64;
+
+/// Maximum number of sessions examined for one page of users. Therefore, a page with many sessions is short.
+const MAX_EXAMINED: usize = 10_000;
+
+#[derive(Serialize)]
+struct UserPage {
+    users: Vec<UserSummary>,
+    /// Name of the last user on this page.
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct UserSummary {
+    user: String,
+    sessions: usize,
+    /// Number of sessions that are attached.
+    connections: usize,
+}
+
+/// `GET /api/users?limit=&cursor=`
+pub(super) async fn list(call: ApiCall) -> Result<Reply, ApiError> {
+    let query = call.query(&["limit", "cursor"])?;
+    let (limit, mut cursor) = (query.limit()?, query.get("cursor").map(str::to_owned));
+    let (mut users, mut examined) = (Vec::new(), 0);
+    let table = &call.context.client.sessions.table;
+    while let Some(user) = table.user_after(cursor.as_deref()) {
+        if users.len() >= limit || examined >= MAX_EXAMINED {
+            return Ok(reply::json(&UserPage { users, next_cursor: cursor }));
+        }
+        let mut connections = 0;
+        let count = |session: &SessionCell| {
+            connections += usize::from(matches!(session.phase(), Phase::Attached(_) | Phase::BetweenPolls));
+            true
+        };
+        let sessions = for_each_of(&call.context, &user, count).await;
+        examined += sessions.max(1);
+        // The last session may have ended in the meantime.
+        users.extend((sessions > 0).then(|| UserSummary { user: user.to_string(), sessions, connections }));
+        cursor = Some(user.to_string());
+    }
+    Ok(reply::json(&UserPage { users, next_cursor: None }))
+}
 
 /// `POST /api/users/{user}/disconnect`
 pub(super) async fn disconnect(call: ApiCall) -> Result<Reply, ApiError> {

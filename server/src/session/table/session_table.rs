@@ -134,6 +134,11 @@ impl SessionTable {
         (found.map(|session| self.clone_handle(&session)).collect(), next)
     }
 
+    /// Returns the first user by name who has a session, of those whose names follow `user`.
+    pub(crate) fn user_after(&self, user: Option<&str>) -> Option<Arc<str>> {
+        self.users.after(user)
+    }
+
     /// Adds a session to the index of its user, unless the session has already ended. The caller holds the
     /// lock of the session's state, so the session cannot end in the meantime. When the session ends, it is
     /// removed from the index.

@@ -1,6 +1,7 @@
 //! Index of sessions by user.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use encke_base::locks::Mutex;
@@ -35,6 +36,14 @@ impl Users {
         let next = last.and_then(|last| last.slot().checked_add(1));
         (page, next)
     }
+
+    /// Returns the first user by name, of those whose names follow `user`.
+    pub(crate) fn after(&self, user: Option<&str>) -> Option<Arc<str>> {
+        let last_of = |user: &str| (user.into(), SessionRef::first_in(u32::MAX));
+        let first = user.map_or(Bound::Unbounded, |user| Bound::Excluded(last_of(user)));
+        let all = self.0.lock();
+        all.range((first, Bound::Unbounded)).next().map(|(user, _)| Arc::clone(user))
+    }
 }
 
 #[cfg(test)]
@@ -58,6 +67,10 @@ mod tests {
         };
         assert_eq!((slots("alice"), slots("bob"), slots("al")), (vec![1, 3], vec![2], vec![0]));
         assert_eq!((slots(""), slots("eve")), (vec![], vec![]));
+        assert_eq!(
+            [None, Some("alice"), Some("b")].map(|name| users.after(name)),
+            [Some("alice".into()), Some("bob".into()), Some("bob".into())]
+        );
         users.remove("alice".into(), session(1, 8));
         users.remove("alice".into(), session(1, 8));
         users.remove("bob".into(), session(2, 1));
