@@ -30,7 +30,7 @@ forEach("requests are accepted or refused", CASES.verify.changes, (change) => {
 
 test("bad secrets are not quoted", () => {
   for (const secret of CASES.verify.bad_secrets) {
-    assert.throws(() => verifyRequest(secret, {}, ""), { message: "secret must be `whsec_` and base64" });
+    assert.throws(() => verifyRequest(secret, {}, ""), { message: "secret must be `whsec_` followed by base64" });
   }
 });
 

@@ -36,7 +36,7 @@ class VerifyTest(unittest.TestCase):
 
     def test_bad_secrets_are_not_quoted(self):
         for secret in CASES["verify"]["bad_secrets"]:
-            with self.subTest(secret), self.assertRaisesRegex(ValueError, "^secret must be `whsec_` and base64$"):
+            with self.subTest(secret), self.assertRaisesRegex(ValueError, "^secret must be `whsec_` followed by base64$"):
                 encke.verify_request(secret, {}, b"")
 
     def test_a_parsed_body_is_refused(self):

@@ -46,8 +46,9 @@ export class PublishError extends Error {
 /**
  * Verifies the signature of a webhook or hook request (Standard Webhooks), and returns its parsed body.
  *
- * `secret` is `webhook.secret` or `backend.secret` of Encke's configuration, and `body` is the body as received. The request may be
- * `tolerance` seconds old. Within this time, it can be repeated, so remember the `id` of each event. Throws VerificationError.
+ * `secret` is `webhook.secret` or `backend.secret` of Encke's configuration, and `body` is the body as received. The time of the
+ * request may differ from the clock by `tolerance` seconds. Within this time, somebody who has read the request can send it again, so
+ * store the `id` of each event. Throws VerificationError.
  *
  * @param {string} secret
  * @param {Headers | Record<string, string | string[] | undefined>} headers
@@ -142,7 +143,7 @@ export async function publish(channel, data, options = {}) {
 
 function webhookKey(secret) {
   const encoded = /^whsec_([A-Za-z0-9+/]+)={0,2}$/.exec(secret)?.[1];
-  if (!encoded || encoded.length % 4 === 1) throw new RangeError("secret must be `whsec_` and base64");
+  if (!encoded || encoded.length % 4 === 1) throw new RangeError("secret must be `whsec_` followed by base64");
   return Buffer.from(encoded, "base64");
 }
 

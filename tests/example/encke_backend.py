@@ -42,8 +42,9 @@ def verify_request(
 ) -> Any:
     """Verifies the signature of a webhook or hook request (Standard Webhooks), and returns its parsed body.
 
-    `secret` is `webhook.secret` or `backend.secret` of Encke's configuration, and `body` is the body as received. The request may be
-    `tolerance` seconds old. Within this time, it can be repeated, so remember the `id` of each event. Raises VerificationError.
+    `secret` is `webhook.secret` or `backend.secret` of Encke's configuration, and `body` is the body as received. The time of the
+    request may differ from the clock by `tolerance` seconds. Within this time, somebody who has read the request can send it again, so
+    store the `id` of each event. Raises VerificationError.
     """
     if not isinstance(body, (bytes, str)):
         raise TypeError("body must be the request's body as received, not parsed")
@@ -156,7 +157,7 @@ def publish(
 def _webhook_key(secret: str) -> bytes:
     encoded = re.fullmatch("whsec_([A-Za-z0-9+/]+)={0,2}", secret)
     if not encoded or len(encoded[1]) % 4 == 1:
-        raise ValueError("secret must be `whsec_` and base64")
+        raise ValueError("secret must be `whsec_` followed by base64")
     return base64.b64decode(encoded[1] + "=" * (-len(encoded[1]) % 4))
 
 

@@ -130,8 +130,8 @@ impl ScenarioOptions {
         if self.runs_on_threads() { load.server.threads.unwrap_or(default).min(load.connections) } else { 1 }
     }
 
-    /// Returns the progress bars: the name of a count, and the name of how much of it is expected; if empty,
-    /// the number of connections.
+    /// Returns the progress bars. Each names the count that it shows and the count that is its total. An empty
+    /// total is the number of connections.
     pub(crate) fn bars(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Hold(_) => &[("connected", "")],

@@ -43,7 +43,7 @@ pub enum RefusalReason {
     TokenClaim,
     /// The backend refused the client or did not answer.
     Backend,
-    /// The query string is malformed, has an unknown parameter, or contains another token than the header.
+    /// The query string is malformed or has an unknown parameter, or the request contains different tokens.
     Query,
     /// The token does not permit a channel named in the query.
     Channel,

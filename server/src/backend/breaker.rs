@@ -91,7 +91,7 @@ impl Breaker {
         now: Timestamp,
     ) -> bool {
         self.failures = self.failures.saturating_add(1);
-        // Above the maximum, only callers of other owners matter, and only until there are enough of them.
+        // At the maximum, add only callers of new owners, until failures of enough owners open the breaker for all.
         let has_room =
             self.failing.len() < MAX_FAILING || !self.is_general() && !self.has_failed(&caller.owner);
         if has_room && !self.failing.contains(caller) {

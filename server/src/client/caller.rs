@@ -93,7 +93,7 @@ pub(crate) fn check_tokens_agree<B>(request: &Request<B>) -> Result<(), ApiError
         return Ok(());
     }
     Err(ApiError::bad_request(
-        "the parameter `token` and the header `Authorization: Bearer` contain different tokens; send one token",
+        "the request contains different tokens (parameter `token`, header `Authorization: Bearer`); send only one",
     ))
 }
 

@@ -59,8 +59,8 @@ mod tests {
         fn notice(&mut self, _: u64, _: &ServerEvent<'_>) {}
     }
 
-    /// A connection may be taken over before it has sent its hello. The hello still describes the original
-    /// connection, whose client has not received any message sent on the newer one.
+    /// A newer connection may replace one that has not sent its hello yet. The hello still describes its own
+    /// connection, on which none of the newer connection's messages were sent.
     #[test]
     fn hello_has_the_start_seq_of_its_own_connection() {
         let (services, engine) = on_slow_engine();

@@ -56,7 +56,7 @@ impl Refusal {
             Self::NotAttached(AttachRefusal::WrongUser) => {
                 ApiError::forbidden("the session belongs to another user")
             }
-            // After any status but 200, an `EventSource` does not try again.
+            // 409 ends an `EventSource` for good, so a superseded one cannot disturb the newer connection.
             Self::NotAttached(AttachRefusal::AlreadyReconnected) => ApiError::superseded(SUPERSEDED),
             Self::NotAttached(AttachRefusal::SessionGone) => ApiError::new(
                 ApiErrorCode::Gone,

@@ -284,7 +284,7 @@ fn check_shared_rate(context: CommandContext<'_>, cost: u32, now: Timestamp) -> 
     Err(owner_too_fast(services, user.is_none()))
 }
 
-/// Most that a command counts as: clients may ask for more messages than there are.
+/// Maximum cost of a command: a client may ask for more messages than a channel has.
 const MAX_COST: u32 = 10;
 
 /// Returns how many cheap commands a command counts as. Listing subscribers and reading a history cost more
@@ -293,7 +293,7 @@ fn cost(command: &Command<'_>) -> u32 {
     match command {
         Command::Presence { .. } => 5,
         Command::Subscribe { begin: StartPosition::Newest(messages), .. } => {
-            u32::try_from(messages / 64).map_or(MAX_COST, |cost| MAX_COST.min(2 + cost))
+            u32::try_from(messages / 64).map_or(MAX_COST, |more| more.saturating_add(2).min(MAX_COST))
         }
         _ => 1,
     }
@@ -305,7 +305,9 @@ mod tests {
 
     #[test]
     fn a_subscribe_counts_by_the_messages_that_it_asks_for() {
-        for (messages, expected) in [(1, 2), (63, 2), (64, 3), (256, 6), (512, 10), (u64::MAX, 10)] {
+        for (messages, expected) in
+            [(1, 2), (63, 2), (64, 3), (256, 6), (512, 10), (64 * u64::from(u32::MAX), 10), (u64::MAX, 10)]
+        {
             let begin = StartPosition::Newest(messages);
             assert_eq!(cost(&Command::Subscribe { channel: "a".into(), begin }), expected, "{messages}");
         }

@@ -24,7 +24,7 @@ pub enum ApiErrorCode {
     MethodNotAllowed,
     /// The body did not arrive within `limits.handshake_timeout`.
     Timeout,
-    /// A newer poll, or another newer connection, of the session has arrived.
+    /// The session has a newer poll or connection.
     Superseded,
     /// The session no longer exists, and nothing of the request was done.
     Gone,

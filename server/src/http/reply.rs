@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::ApiErrorCode;
 use crate::auth::BadHost;
 
-/// How long a client that has two polls of one session in progress has to wait before its next poll. Without
-/// this pause, the polls would supersede each other endlessly.
+/// How long a client waits after the refusal of a request whose session has a newer connection. Without this
+/// pause, two polls of one session would supersede each other endlessly.
 pub(crate) const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 
 /// A complete response.

@@ -66,8 +66,8 @@ impl RequestTimeout {
         Self { progress, has_session: AtomicBool::new(true), ..Self::new(context, false) }
     }
 
-    /// Makes the number provisional again: what has arrived on a new connection belongs to a PROXY header or a
-    /// TLS handshake.
+    /// Makes the number provisional again, because the bytes that have arrived on a new connection belong to a
+    /// PROXY header or a TLS handshake.
     pub(super) fn await_first_request(&self) {
         self.progress.store(UNUSED, Ordering::Relaxed);
     }
@@ -95,7 +95,8 @@ impl RequestTimeout {
         self.progress.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Ends the wait for the next request, if it was awaited: its first bytes have arrived.
+    /// Records that bytes of the next request have arrived. The first ones end the wait for it and give the
+    /// request its number.
     pub(super) fn request_arrives(&self, context: &Context) {
         let before = self.progress.swap(BEGUN, Ordering::Relaxed);
         if before == IDLE {

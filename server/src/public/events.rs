@@ -78,7 +78,7 @@ pub(super) fn read<B>(
 }
 
 /// Returns the id of the last event that the client has received. Some implementations of `EventSource` send
-/// it in the query, since the header requires a preflight. An empty id means that there is none.
+/// it in the query, since the header requires a preflight. An empty id is treated as absent.
 fn last_event_id<B>(request: &Request<B>) -> Option<Cow<'_, str>> {
     let id = match request.headers().get(LAST_EVENT_ID) {
         Some(id) => Some(String::from_utf8_lossy(id.as_bytes())),

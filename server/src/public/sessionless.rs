@@ -125,7 +125,7 @@ impl SessionlessConnection<'_> {
                 ended.report(self.address, self.timeout, self.context);
                 return None;
             }
-            // The request gets its number when hyper has read from the socket: it may be ready without any bytes.
+            // The request is numbered once hyper has read bytes: a socket may be readable without having any.
             end.begin_reading();
             // Box this future, which contains all of hyper's state, so that it does not exist until something
             // arrives.
@@ -232,7 +232,8 @@ impl SessionlessConnection<'_> {
         let descriptor = socket.as_raw_fd();
         let accepted = connection::accept(socket, self.context.tls.as_deref()).await;
         let socket = accepted.map_err(NotServed::Tls)?;
-        // A client or a proxy may complete its handshake long before it sends a request.
+        // A client may complete its TLS handshake, or a proxy send its header, long before the first request. After
+        // a PROXY header without TLS, unread bytes belong to the request, so the number from the accept is final.
         let Context { proxies, tls, .. } = &**self.context;
         if tls.is_some() || proxies.proxy_protocol && !has_unread_bytes(descriptor) {
             self.timeout.await_first_request();

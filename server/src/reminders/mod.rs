@@ -38,7 +38,7 @@ pub(crate) use reminder::{BadReminder, MAX_DELAY, PendingReminder, ReminderActio
 /// higher, because clients publish, too.
 const MAX_PUBLISHING: usize = 256;
 
-/// Maximum size of the data on a page of reminders, exceeded by at most one of them.
+/// Size of the data after which a page of reminders ends. The last reminder may exceed it.
 const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
 /// Interface through which reminders use webhooks.
@@ -147,7 +147,7 @@ impl Reminders {
         table.entries.get(key).map(|entry| entry.to_pending(now))
     }
 
-    /// Returns the first `limit` reminders by key, of those whose keys follow `after`. The page is shorter if the
+    /// Returns up to `limit` reminders whose keys follow `after`, in the order of keys. The page is shorter if the
     /// data of its reminders exceeds [`MAX_PAGE_BYTES`].
     pub(crate) fn page(
         &self,

@@ -4,8 +4,8 @@
 //! The file consists of magic bytes and records, each with a length and a checksum: the header, the logs, the
 //! sessions (each after the logs that it reads), ended sessions whose clients were not notified, revoked
 //! users, joins and leaves that were not published yet, reminders, positions of removed channels, and a final
-//! record with the number of logs and sessions. Readers skip unknown kinds of records and unknown fields, and reject an unknown major
-//! version.
+//! record with the number of logs and sessions. Readers skip unknown kinds of records and unknown fields, and
+//! reject an unknown major version.
 //!
 //! A snapshot is read once: startup moves the file away before reading it, and moves it back only if it fails
 //! before any client was served. A lock is required for reading and writing, so startup waits until the

@@ -124,7 +124,7 @@ mod token;
 mod tokens;
 // OpenTelemetry traces of publishes.
 mod traces;
-// The user who published a message.
+// Users in messages, in presence and in the admin API.
 mod users;
 // Jumps of the wall clock.
 mod wall_clock;

@@ -83,16 +83,16 @@ impl KeptPositions {
     /// Returns the records for a snapshot, oldest first.
     pub(super) fn records(&self) -> Vec<PositionRecord> {
         let logs = self.logs.lock();
-        let record = |name: &u64| {
-            let Position { epoch, last, .. } = logs.positions.get(name)?;
-            Some(PositionRecord { name: *name, epoch: BASE64URL_NOPAD.encode(epoch), last: *last })
+        let record = |name_hash: &u64| {
+            let Position { epoch, last, .. } = logs.positions.get(name_hash)?;
+            Some(PositionRecord { name_hash: *name_hash, epoch: BASE64URL_NOPAD.encode(epoch), last: *last })
         };
         logs.by_age.values().filter_map(record).collect()
     }
 
     /// Restores a position, as the most recent one.
-    pub(super) fn restore(&self, PositionRecord { name, epoch, last }: &PositionRecord) {
-        self.keep_hashed(*name, epoch, *last);
+    pub(super) fn restore(&self, PositionRecord { name_hash, epoch, last }: &PositionRecord) {
+        self.keep_hashed(*name_hash, epoch, *last);
     }
 }
 

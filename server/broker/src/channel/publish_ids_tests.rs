@@ -233,7 +233,7 @@ fn snapshot_contains_keys() {
     assert_eq!(next.publish("a", Some(&ids[0])).offset, 4);
 }
 
-/// Publish ids are forgotten with the messages, but not the position.
+/// The publish ids are forgotten together with the messages; the position is kept.
 #[test]
 fn a_removed_channel_continues_in_the_next_process() {
     let limits = || LogLimits { kept_positions: 10, ..WIDE };

@@ -46,9 +46,8 @@ pub struct LogRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
 pub struct PositionRecord {
-    /// Hash of the channel's name.
     #[n(0)]
-    pub(super) name: u64,
+    pub(super) name_hash: u64,
     #[n(1)]
     pub(super) epoch: String,
     /// Offset of the newest message ever appended.

@@ -31,9 +31,9 @@ use super::subscriber::Subscriber;
 /// Number of logs looked up at a time.
 const PAGE: usize = 1024;
 
-/// Why a log cannot be restored.
+/// Why the record of a channel cannot be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a log {0}")]
+#[error("the record of a channel {0}")]
 pub struct InvalidLog(&'static str);
 
 /// Logs and shared messages written so far.

@@ -68,7 +68,7 @@ fn reference_has_codes_and_metrics() {
         "| 4008 | `moved` | The server process is exiting, and the session continues in the next one. | reconnects with the resume token, to the [next process](#restarts) | suspended in the next process |",
         "| `rate_limited` | The client sends more commands per second than allowed. |",
         "| any other | An error code defined by the backend. |",
-        "| 409 | `superseded` | A newer poll, or another newer connection, of the session has arrived. |",
+        "| 409 | `superseded` | The session has a newer poll or connection. |",
         "| `suspended` | `poll_gap` | The client did not poll again within `session.poll_gap`. |",
         "| `expired` | `reconnect_window` | The client did not reconnect in time. |",
         "| `reminder.due` | A reminder is due. Sent only to the webhook that the reminder names. |",

@@ -1,4 +1,4 @@
-//! Operations on all sessions of a user.
+//! The list of users, and operations on all sessions of a user.
 
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, Phase};
@@ -18,8 +18,9 @@ use crate::session::SessionCell;
 /// Number of sessions processed before the task yields to others.
 const SESSIONS_PER_BATCH: usize = 64;
 
-/// Maximum number of sessions examined for one page of users. Therefore, a page with many sessions is short.
-const MAX_EXAMINED: usize = 10_000;
+/// Number of sessions after which a page of users ends, although it may have fewer users than requested. The
+/// sessions of the last user may exceed it.
+const SESSIONS_PER_PAGE: usize = 10_000;
 
 #[derive(Serialize)]
 struct UserPage {
@@ -32,7 +33,7 @@ struct UserPage {
 struct UserSummary {
     user: String,
     sessions: usize,
-    /// Number of sessions that are attached.
+    /// Number of these sessions that have a connection or are between polls.
     connections: usize,
 }
 
@@ -43,7 +44,7 @@ pub(super) async fn list(call: ApiCall) -> Result<Reply, ApiError> {
     let (mut users, mut examined) = (Vec::new(), 0);
     let table = &call.context.client.sessions.table;
     while let Some(user) = table.user_after(cursor.as_deref()) {
-        if users.len() >= limit || examined >= MAX_EXAMINED {
+        if users.len() >= limit || examined >= SESSIONS_PER_PAGE {
             return Ok(reply::json(&UserPage { users, next_cursor: cursor }));
         }
         let mut connections = 0;

@@ -1,8 +1,8 @@
 //! Joins that are announced later, because their owner has joined the channel too often.
 //!
-//! A session whose join is held back is not listed by `presence`. If it leaves before its join is announced,
-//! neither is: no client knows that it was there. So a client that opens sessions, joins and leaves as fast as
-//! it can causes no more messages than one that joins and stays.
+//! Presence does not list a session whose join is held back. If the session leaves before its join is
+//! announced, neither the join nor the leave is announced. A client that opens sessions, joins and leaves as
+//! fast as it can therefore causes at most one join and one leave for each join that the limit allows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -15,23 +15,23 @@ use super::notice_table::Notice;
 use crate::session::id::SessionId;
 use crate::session::session_ref::SessionRef;
 
-/// Time in which the joins of a full bucket are refilled.
+/// Time in which an empty bucket becomes full.
 const REFILL: Duration = Duration::from_mins(1);
 
 /// Minimum number of buckets at which full ones are removed.
 const MIN_SWEEP_LEN: usize = 1024;
 
-/// Limits how often the joins of an owner to a channel are announced. Token buckets that hold one minute's
-/// worth of joins, stored as the times at which they will be full again.
+/// Token buckets that limit how often the joins of an owner to a channel are announced. Each holds one minute's
+/// worth of joins, and is stored as the time at which it will be full again.
 pub(super) struct JoinRates {
-    /// Time that a join takes to be refilled; `None`: unlimited.
+    /// Time in which a bucket gains one join; `None`: unlimited.
     interval: Option<Duration>,
     full_at: HashMap<(ChannelName, QuotaOwner), Timestamp>,
     sweep_at: usize,
 }
 
-/// A join that is held back.
-pub(super) struct HeldJoin {
+/// A join, with the session and the owner that are needed to hold it back.
+pub(super) struct PendingJoin {
     pub(super) notice: Notice,
     pub(super) session: SessionRef,
     pub(super) owner: QuotaOwner,
@@ -40,7 +40,7 @@ pub(super) struct HeldJoin {
 /// The joins to one channel that are held back.
 #[derive(Default)]
 pub(super) struct HeldJoins {
-    by_due: BTreeMap<(Timestamp, SessionId), HeldJoin>,
+    by_due: BTreeMap<(Timestamp, SessionId), PendingJoin>,
     due: HashMap<SessionId, Timestamp>,
 }
 
@@ -58,7 +58,7 @@ impl JoinRates {
         owner: &QuotaOwner,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        // The operator decides how often its own sessions join.
+        // Joins that the backend requests for an anonymous session without a connection are unlimited.
         let interval = self.interval.filter(|_| *owner != QuotaOwner::Operator)?;
         if self.full_at.len() >= self.sweep_at {
             self.full_at.retain(|_, full_at| *full_at > now);
@@ -79,19 +79,19 @@ impl JoinRates {
 }
 
 impl HeldJoins {
-    pub(super) fn insert(&mut self, due: Timestamp, join: HeldJoin) {
+    pub(super) fn insert(&mut self, due: Timestamp, join: PendingJoin) {
         let session = join.notice.session;
         self.due.insert(session, due);
         self.by_due.insert((due, session), join);
     }
 
-    pub(super) fn remove(&mut self, session: SessionId) -> Option<HeldJoin> {
+    pub(super) fn remove(&mut self, session: SessionId) -> Option<PendingJoin> {
         let due = self.due.remove(&session)?;
         self.by_due.remove(&(due, session))
     }
 
     /// Returns the join that may be announced first, and when.
-    pub(super) fn first(&self) -> Option<(Timestamp, &HeldJoin)> {
+    pub(super) fn first(&self) -> Option<(Timestamp, &PendingJoin)> {
         self.by_due.first_key_value().map(|((due, _), join)| (*due, join))
     }
 

@@ -19,7 +19,7 @@ use encke_timeouts::Timeouts;
 use futures_util::future::select;
 use tokio::sync::Notify;
 
-use super::held_joins::{HeldJoin, JoinRates};
+use super::held_joins::{JoinRates, PendingJoin};
 use super::notice_table::{NextNotice, Notice, NoticeTable, QueueFull};
 use crate::auth::Identity;
 use crate::session::channels::{Channel, SessionLogs};
@@ -54,7 +54,7 @@ impl Notices {
         channel: &Arc<Channel>,
     ) -> bool {
         let notice = Notice { kind: ContentKind::Joined, session: session.id(), user };
-        let join = HeldJoin { notice, session: session.reference(), owner };
+        let join = PendingJoin { notice, session: session.reference(), owner };
         let mut guard = self.logs.channels.acquire_existing(Arc::clone(channel)).ok();
         let now = self.timeouts.clock().now();
         let added = self.table.lock().add_join(channel.name(), join, now, &mut guard);
@@ -134,8 +134,8 @@ impl Notices {
         next
     }
 
-    /// Announces a join that was held back. From then on, presence lists the session: both change under the
-    /// session's lock.
+    /// Queues a join that was held back, and lists its session in presence. Both happen under the session's
+    /// lock, so no leave can come in between.
     fn release(&self, channel: &ChannelName, id: SessionId, session: SessionRef) {
         let sessions = self.logs.channels.registry();
         let release = |state: &mut SessionState| {

@@ -8,7 +8,7 @@ use encke_core::Timestamp;
 use encke_core::message::{Content, ContentKind};
 use tokio::sync::Notify;
 
-use super::held_joins::{HeldJoin, HeldJoins, JoinRates};
+use super::held_joins::{HeldJoins, JoinRates, PendingJoin};
 use crate::session::id::SessionId;
 use crate::session::session_ref::SessionRef;
 
@@ -43,7 +43,7 @@ pub(super) enum NextNotice {
 pub(super) struct NoticeQueue {
     /// Notices to publish, oldest first.
     notices: VecDeque<Notice>,
-    /// Each of these follows all other notices of its session.
+    /// Joins that are held back. Each follows all other notices of its session.
     held: HeldJoins,
     /// Whether a task is publishing these notices.
     has_task: bool,
@@ -70,12 +70,12 @@ impl NoticeTable {
         Self { queues: HashMap::new(), queued: 0, rates, running_tasks: 0, is_running: false }
     }
 
-    /// Adds a join of a session that belongs to `owner`. Returns whether the join is held back. Takes `guard`
-    /// if the channel has no queue yet; otherwise the caller drops it after releasing this lock.
+    /// Adds a join. Returns whether it is held back. Takes `guard` if the channel has no queue yet; otherwise the
+    /// caller drops it after releasing this lock.
     pub(super) fn add_join(
         &mut self,
         channel: &ChannelName,
-        join: HeldJoin,
+        join: PendingJoin,
         now: Timestamp,
         guard: &mut Option<ChannelGuard<SessionRef>>,
     ) -> Result<bool, QueueFull> {
@@ -134,7 +134,7 @@ impl NoticeTable {
     }
 
     /// Removes the session's join if it is held back. Wakes the task, which may have nothing left to do.
-    fn remove_held(&mut self, channel: &ChannelName, session: SessionId) -> Option<HeldJoin> {
+    fn remove_held(&mut self, channel: &ChannelName, session: SessionId) -> Option<PendingJoin> {
         let queue = self.queues.get_mut(channel)?;
         let join = queue.held.remove(session)?;
         queue.changed.notify_one();

@@ -120,7 +120,7 @@ impl Mailbox {
         self.permit.lock().is_some()
     }
 
-    /// Takes the permit of the connection that this one replaces, unless it has a permit.
+    /// Takes the permit of the replaced connection if this connection has none.
     pub(crate) fn ensure_permit(&self, replaced_permit: impl FnOnce() -> Option<Permit>) {
         if !self.has_permit() {
             // Take the other permit first: both permits have locks of the same level, which must not be nested.

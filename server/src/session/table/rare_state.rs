@@ -85,7 +85,7 @@ impl SessionState {
         });
     }
 
-    /// Forgets what belongs to a subscription that has ended.
+    /// Removes the renames of a subscription that has ended, and lists the session again if it was unlisted.
     pub(crate) fn forget_subscription(&mut self, actual: &ChannelName) {
         if self.renames().iter().any(|rename| rename.actual == *actual) {
             self.change_rare(|rare| {

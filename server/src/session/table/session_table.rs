@@ -134,7 +134,8 @@ impl SessionTable {
         (found.map(|session| self.clone_handle(&session)).collect(), next)
     }
 
-    /// Returns the first user by name who has a session, of those whose names follow `user`.
+    /// Returns the next user with a session after `user`, in the order of names, or the first one if `user` is
+    /// `None`.
     pub(crate) fn user_after(&self, user: Option<&str>) -> Option<Arc<str>> {
         self.users.after(user)
     }

@@ -37,7 +37,7 @@ impl Users {
         (page, next)
     }
 
-    /// Returns the first user by name, of those whose names follow `user`.
+    /// Returns the next user after `user`, in the order of names, or the first one if `user` is `None`.
     pub(crate) fn after(&self, user: Option<&str>) -> Option<Arc<str>> {
         let last_of = |user: &str| (user.into(), SessionRef::first_in(u32::MAX));
         let first = user.map_or(Bound::Unbounded, |user| Bound::Excluded(last_of(user)));

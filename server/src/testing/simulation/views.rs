@@ -95,7 +95,7 @@ pub struct ServerTotals {
     pub timer_entries: usize,
     /// Joins and leaves that are not published yet.
     pub queued_notices: usize,
-    /// Number of these that are joins which are held back.
+    /// Number of these that are joins being held back.
     pub held_joins: usize,
     /// Backend requests in flight.
     pub backend_requests: usize,

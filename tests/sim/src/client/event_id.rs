@@ -15,8 +15,9 @@ pub(super) fn position_in(id: &str, log: usize) -> Option<(&str, u64)> {
     })
 }
 
-/// Checks the positions that a client of a lost session `offered`, and those in the first `id` of its new session.
-/// `followed` are the logs of which it has received messages.
+/// Checks the first `id` of a new session against the id that the client `offered` after losing its old session: it
+/// must repeat all positions. A log in `followed`, of which the client has received messages, must have a position
+/// in `offered`, or begin with a gap.
 pub(super) fn check_positions(offered: &str, id: &str, followed: &[usize]) -> Verdict {
     for log in 0..LOGS {
         let (before, start) = (position_in(offered, log), position_in(id, log));

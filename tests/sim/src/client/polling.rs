@@ -16,7 +16,7 @@ use crate::world::Simulation;
 /// Pause of a client after its poll was superseded.
 const SUPERSEDED_PAUSE: u64 = SECOND;
 
-/// A request for a session that the server has not handled yet.
+/// Request that opens or resumes a session, and that the server has not handled yet.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionRequest {
     Connect(ConnectRequest),
@@ -58,7 +58,7 @@ impl Simulation {
         self.now_or_after(latency, Action::Arrive(number));
     }
 
-    /// Lets a request arrive that is not in transit for long. The server may still handle it late.
+    /// Lets a request arrive without transit time. The server may still handle it late.
     pub(super) fn arrive_now(&mut self, number: ConnectionNumber, request: SessionRequest) {
         self.connection_mut(number).expect("a new connection").request = Some(Box::new(request));
         self.arrive(number);
@@ -110,7 +110,7 @@ impl Simulation {
         }
     }
 
-    /// Returns the place in which a request arrived. `None` if the server does not handle it now.
+    /// Returns a request's place in the order of arrival. `None` if the server does not handle it now.
     fn number_request(&mut self, number: ConnectionNumber) -> Option<RequestArrival> {
         let (server, connection) = (self.server_number(), self.connection(number)?);
         let client = connection.client;

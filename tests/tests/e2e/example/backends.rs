@@ -20,7 +20,7 @@ fn backends() -> [Script; 2] {
     })
 }
 
-/// Sends a command, and returns what the backend prints under `outcome` when it has carried the command out.
+/// Executes a command in the backend, and returns the value that the backend prints as `outcome`.
 #[track_caller]
 fn run(backend: &mut Script, outcome: &str, command: &Value) -> Value {
     let before = backend.count(outcome);
@@ -28,7 +28,7 @@ fn run(backend: &mut Script, outcome: &str, command: &Value) -> Value {
     backend.await_value(outcome, before + 1)
 }
 
-/// Waits until the backend has verified a request of the server with this value at this place.
+/// Waits until the backend has verified a request whose body has this value at this JSON pointer.
 #[track_caller]
 fn await_verified(backend: &Script, pointer: &str, expected: &str) {
     let what = format!("{pointer} is {expected}: {}", backend.stderr_text());

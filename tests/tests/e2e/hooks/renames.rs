@@ -62,7 +62,7 @@ fn either_name_of_a_replaced_channel_unsubscribes() {
     assert!(subscriptions(&server, &hello.session).is_empty());
 }
 
-/// Event ids name the channel that the URL requests.
+/// Event ids identify a replaced channel by the name in the URL.
 #[test]
 fn an_event_stream_continues_in_a_replaced_channel() {
     let backend = renaming_backend();

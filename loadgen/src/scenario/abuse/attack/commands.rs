@@ -87,11 +87,12 @@ pub(super) async fn presence(attacker: Rc<Attacker>, _: u32) {
     }
 }
 
-/// Joins and leaves a channel as often as possible: the first connection with one session, the second with a
-/// new session each time. All others listen. Without a namespace for `abuse-` with `join_leave`, the server
-/// announces nothing.
+/// Joins and leaves a channel: the first connection as often as a session may, the second as often as it can,
+/// with a new session each time. All others listen. Without a namespace for `abuse-` with `join_leave`, the
+/// server announces nothing.
 ///
-/// The attack costs 100 bytes per join and leave. A server should not announce each of them to everyone.
+/// The attack costs the first connection 100 bytes per join and leave, and the second a WebSocket. A server
+/// should not announce each of them to everyone.
 pub(super) async fn joins(attacker: Rc<Attacker>, index: u32) {
     const CHANNEL: &str = "abuse-joins";
     let join = CommandBatch::of([subscribe(1, CHANNEL)]);

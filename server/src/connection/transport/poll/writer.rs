@@ -126,7 +126,7 @@ impl ResponseWriter {
 }
 
 fn superseded() -> PollResponse {
-    let body = br#"{"error":{"code":"superseded","message":"another poll of the session has arrived"}}"#;
+    let body = br#"{"error":{"code":"superseded","message":"the session has a newer connection"}}"#;
     let headers = format!("retry-after: {}\r\n", SUPERSEDED_PAUSE.as_secs());
     PollResponse { headers, ..PollResponse::json(StatusCode::CONFLICT, body.to_vec()) }
 }

@@ -1,8 +1,8 @@
 //! Positions of a client in the channels that its stream delivers. Event ids contain them, so that the client
 //! can continue in a new session if its old one has ended.
 //!
-//! A position is lost only if the id says so (`*`). An id therefore also repeats the positions that the client
-//! came with of channels that the stream does not deliver: a later URL may contain them again.
+//! A position is omitted only if the id says so (`*`). An id therefore also repeats the positions in the client's
+//! own id for channels that the stream does not deliver: a later URL may name them again.
 
 use std::fmt;
 use std::io::Write;
@@ -17,8 +17,8 @@ use crate::session::{Channel, SubscribeOutcome};
 /// do not fit get a gap in a new session.
 const MAX_BYTES: usize = 2_000;
 
-/// Maximum number of channels for which a stream keeps a position, unless its URL has more. Not all of them
-/// fit into an id.
+/// Number of channels at which a stream stops adding others. Its URL and the client's id may name more. Not all
+/// of them fit into an id.
 const MAX_CHANNELS: usize = 128;
 
 /// Maximum length of an epoch accepted from a client. Every event repeats it.
@@ -103,20 +103,20 @@ impl ClientPositions {
         let key = ChannelKey::of(channel);
         match self.find(key) {
             Some(since) => StartPosition::After(since.clone()),
-            None if self.has_others || self.names(key) => StartPosition::Unknown(last),
+            None if self.has_others || self.has_entry(key) => StartPosition::Unknown(last),
             None => StartPosition::Newest(last),
         }
     }
 
-    /// Returns the position in the channel with this key. `None` if there are several channels with this key,
-    /// because they cannot be distinguished.
+    /// Returns the position in the channel with this key. `None` if there is no such position, or several, which
+    /// cannot be distinguished.
     fn find(&self, key: ChannelKey) -> Option<&Since<'static>> {
         let mut known = self.known.iter().filter(|(other, _)| *other == key);
         let (_, since) = known.next()?;
         known.next().is_none().then_some(since)
     }
 
-    fn names(&self, key: ChannelKey) -> bool {
+    fn has_entry(&self, key: ChannelKey) -> bool {
         self.known.iter().any(|(other, _)| *other == key)
     }
 }
@@ -141,7 +141,7 @@ struct StreamPositions {
     channels: Vec<ChannelPosition>,
     /// Whether the client may have been following channels that are not listed.
     has_others: bool,
-    /// Maximum number of channels, including those of the URL.
+    /// Number of channels at which no others are added. At least the number of those in the URL.
     limit: usize,
 }
 
@@ -149,8 +149,8 @@ struct StreamPositions {
 struct ChannelPosition {
     /// Key of the name by which the client knows the channel.
     key: ChannelKey,
-    /// Name of the channel that the session reads, which the backend may have chosen. `None` for a channel
-    /// that this stream has not delivered, which only the client's id names.
+    /// Name of the channel that the session reads, which the backend may have chosen. `None` if only the client's
+    /// id names the channel, and this stream has delivered nothing of it.
     channel: Option<ChannelName>,
     /// `None` if the client has no position in the channel, and is not subscribed to it yet.
     at: Option<LogPosition>,
@@ -171,8 +171,9 @@ impl From<Since<'_>> for LogPosition {
 }
 
 impl Positions {
-    /// Starts with the channels of the URL, and all positions that the client came with. A URL without
-    /// channels cannot open a new session, so its stream has no positions: they would make every event longer.
+    /// Creates the positions of a stream: the channels of the URL, and all positions in the client's id. A stream
+    /// whose URL has no channels has no positions, because such a URL cannot open a new session, and every event
+    /// would be longer.
     pub(super) fn new(channels: &[ChannelName], client: &ClientPositions) -> Self {
         if channels.is_empty() {
             return Self(Box::new(StreamPositions { has_others: true, ..StreamPositions::default() }));

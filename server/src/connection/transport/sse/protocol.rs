@@ -80,7 +80,7 @@ impl<S: Socket> Protocol<S> for EventStream {
         outbox: &mut SessionOutbox,
         out: &mut Vec<u8>,
     ) -> DeliveryBatch {
-        // Every new subscription begins by catching up.
+        // Only an outbox that is catching up can have subscriptions that the positions lack.
         if outbox.is_catching_up() {
             self.add_subscriptions(outbox);
         }

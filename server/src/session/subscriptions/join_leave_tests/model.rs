@@ -111,7 +111,8 @@ impl JoinLeaveModel {
         }
     }
 
-    /// Checks that presence lists the sessions that were announced, and that few joins were.
+    /// Checks that presence lists the sessions that were announced, and that joins were announced within the
+    /// limit.
     fn check_channel(&self, channel: &str) {
         let mut announced = BTreeSet::new();
         let mut joins: BTreeMap<&str, u32> = BTreeMap::new();

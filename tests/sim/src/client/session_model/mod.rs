@@ -122,7 +122,10 @@ impl SessionModel {
 
     /// Returns the logs of which the client's subscriptions have delivered messages.
     pub(crate) fn received_logs(&self) -> Vec<usize> {
-        let has_received = |subscription: &ChannelSubscription| matches!(subscription, ChannelSubscription::Active(position) if position.last_seq > 0);
+        let has_received = |subscription: &ChannelSubscription| match subscription {
+            ChannelSubscription::Active(position) => position.last_seq > 0,
+            _ => false,
+        };
         (0..self.channels.len()).filter(|log| has_received(&self.channels[*log])).collect()
     }
 
