@@ -7,6 +7,7 @@ use encke_tests::{Client, EventStream, Hello, PollClient, RunningServer, ServerO
 use serde_json::{Value, json};
 
 use crate::poll::poll_query;
+use crate::restart::RestartableServer;
 
 pub(crate) const JOIN_LEAVE_RULE: &str = "namespace=[{prefix='/room/', join_leave=true}]";
 
@@ -177,6 +178,34 @@ fn joins_and_leaves_arrive_on_each_transport() {
     ] {
         assert_eq!(body(stream.object().1), expected);
     }
+}
+
+/// A restart does not announce the joins that were held back all at once.
+#[test]
+fn joins_stay_held_back_after_a_restart() {
+    let limit = "limits.joins_per_minute=1";
+    let mut restarts = RestartableServer::with(&[JOIN_LEAVE_RULE, limit]);
+    let sessions: Vec<_> = (0..5)
+        .map(|_| {
+            let mut client = restarts.server.client();
+            client.subscribe("/room/x");
+            client.drop_connection()
+        })
+        .collect();
+    let listed = |server: &RunningServer| {
+        let presence = server.admin.get("/api/channels/%2Froom%2Fx/presence").json();
+        (presence["total"].clone(), presence["present"].clone())
+    };
+    let is_suspended = |server: &RunningServer| server.admin.metrics().sessions("suspended") == 5.0;
+    until("all are suspended", || is_suspended(&restarts.server));
+    let expected = json!([{"session": sessions[0].session, "user": null, "phase": "suspended"}]);
+    assert_eq!(listed(&restarts.server), (json!(1), expected.clone()));
+    restarts.restart();
+    // The limit begins again.
+    let (total, present) = listed(&restarts.server);
+    assert_eq!((total, present[0].clone()), (json!(2), expected[0].clone()));
+    let history = restarts.server.admin.get("/api/channels/%2Froom%2Fx/history").json();
+    assert_eq!(history["messages"].as_array().expect("messages").len(), 2, "{history}");
 }
 
 /// `joined` and `left` are fields next to `data`, which clients cannot set.

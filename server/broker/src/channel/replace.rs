@@ -38,7 +38,7 @@ impl<S: Subscriber> Channels<S> {
     pub(crate) fn move_subscribers(&self, old: &Arc<Channel<S>>, new: &Arc<Channel<S>>, cut: Option<u64>) {
         let mut from = 0;
         loop {
-            let (some, _) = self.subscribers(old, from, MOVE_BATCH);
+            let some = self.subscribers(old, from, MOVE_BATCH);
             for (index, subscriber) in &some {
                 subscriber.move_to(self.registry(), old, new, cut);
                 from = index + 1;

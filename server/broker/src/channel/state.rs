@@ -237,15 +237,27 @@ impl<S: Copy> Channel<S> {
     }
 
     /// Returns at most `limit` subscribers from index `from` on, without those that no longer exist, each with
-    /// its index. Also returns the total number.
+    /// its index.
     pub(super) fn subscribers(
+        &self,
+        from: usize,
+        limit: usize,
+        exists: impl Fn(&S) -> bool,
+    ) -> Vec<(usize, S)> {
+        self.state.lock().subscribers.page(from, limit, |subscriber, _| exists(subscriber))
+    }
+
+    /// Like [`subscribers`](Self::subscribers), without those that presence does not list. Also returns the number of
+    /// all that it lists.
+    pub(super) fn listed_subscribers(
         &self,
         from: usize,
         limit: usize,
         exists: impl Fn(&S) -> bool,
     ) -> (Vec<(usize, S)>, usize) {
         let state = self.state.lock();
-        (state.subscribers.page(from, limit, exists), state.subscribers.len())
+        let is_wanted = |subscriber: &S, is_listed: bool| is_listed && exists(subscriber);
+        (state.subscribers.page(from, limit, is_wanted), state.subscribers.listed_len())
     }
 
     /// Number of changes to the list of subscribers since the channel was created.
@@ -253,9 +265,14 @@ impl<S: Copy> Channel<S> {
         self.state.lock().subscribers.changes()
     }
 
-    /// Counts a change to the list of subscribers: presence lists a subscriber that it did not list before.
-    pub fn count_subscriber_change(&self) {
-        self.state.lock().subscribers.count_change();
+    /// Sets whether presence lists a subscriber, as it does from the beginning.
+    pub fn set_listed(&self, key: SubscriberKey, is_listed: bool) {
+        self.state.lock().subscribers.set_listed(key, is_listed);
+    }
+
+    /// Whether presence lists a subscriber.
+    pub fn is_listed(&self, key: SubscriberKey) -> bool {
+        self.state.lock().subscribers.is_listed(key)
     }
 
     /// Removes a subscriber. Does nothing if the key is no longer valid.

@@ -89,6 +89,8 @@ impl Sessions {
         let machine = state.machine.snapshot(self.lifecycle.settings())?;
         let channels =
             state.machine.outbox().channels().map(|subscription| Arc::clone(&subscription.channel));
+        let subscriptions = state.machine.outbox().subscriptions().map(|it| it.channel);
+        let unlisted = subscriptions.filter(|it| !it.channel.is_listed(it.key)).map(|it| it.channel.name());
         let stored = StoredSession {
             id: session.id().bytes(),
             secret_digest: digest.0,
@@ -103,6 +105,7 @@ impl Sessions {
                 .map_or(QuotaOwner::Operator, |position| position.owner.clone())
                 .to_text(),
             renames: state.renames().iter().map(StoredRename::from).collect(),
+            unlisted: unlisted.map(|name| name.as_str().to_owned()).collect(),
         };
         Some((stored, channels.collect()))
     }
@@ -153,6 +156,7 @@ impl Sessions {
         for rename in stored.renames.iter().filter_map(StoredRename::rename) {
             self.subscriptions.add_rename(&session, rename);
         }
+        self.subscriptions.restore_joins(&session, &owner, &stored.unlisted);
         self.table.restored_credentials().add(id, SecretDigest(stored.secret_digest));
         self.metrics.sessions.phase_changed(None, Phase::Suspended);
         // This step also requests the session's next deadline from the wheel.

@@ -359,7 +359,7 @@ impl Lifecycle {
         // but finds no session to notify.
         _ = unless_panicked(|| {
             for subscription in outbox.into_iter().flat_map(|mut outbox| outbox.clear()) {
-                self.subscriptions.join_leave().enqueue_leave(session, &identity, &subscription.channel);
+                self.subscriptions.join_leave().enqueue_leave(session, &identity, &subscription);
                 self.subscriptions.complete_unsubscribe(&subscription);
             }
         });

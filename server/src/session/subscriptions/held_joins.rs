@@ -18,6 +18,15 @@ use crate::session::session_ref::SessionRef;
 /// Time in which an empty bucket becomes full.
 const REFILL: Duration = Duration::from_mins(1);
 
+/// An owner may join this many times as often in all channels together as in one.
+const CHANNELS: u32 = 10;
+
+/// Maximum number of joins that are held back. Additional ones are lost: presence never lists these sessions.
+const MAX_HELD: usize = 65_536;
+
+/// Maximum number of joins of one owner that are held back.
+pub(super) const MAX_HELD_PER_OWNER: usize = 1_024;
+
 /// Minimum number of buckets at which full ones are removed.
 const MIN_SWEEP_LEN: usize = 1024;
 
@@ -26,7 +35,8 @@ const MIN_SWEEP_LEN: usize = 1024;
 pub(super) struct JoinRates {
     /// Time in which a bucket gains one join; `None`: unlimited.
     interval: Option<Duration>,
-    full_at: HashMap<(ChannelName, QuotaOwner), Timestamp>,
+    /// For each owner, also a bucket for all channels together.
+    full_at: HashMap<(Option<ChannelName>, QuotaOwner), Timestamp>,
     sweep_at: usize,
 }
 
@@ -35,6 +45,13 @@ pub(super) struct PendingJoin {
     pub(super) notice: Notice,
     pub(super) session: SessionRef,
     pub(super) owner: QuotaOwner,
+}
+
+/// Numbers of joins that are held back, in all channels.
+#[derive(Default)]
+pub(super) struct HeldCounts {
+    total: usize,
+    by_owner: HashMap<QuotaOwner, usize>,
 }
 
 /// The joins to one channel that are held back.
@@ -64,17 +81,49 @@ impl JoinRates {
             self.full_at.retain(|_, full_at| *full_at > now);
             self.sweep_at = (2 * self.full_at.len()).max(MIN_SWEEP_LEN);
         }
-        let full_at = self.full_at.entry((channel.clone(), owner.clone())).or_insert(now);
-        *full_at = (*full_at).max(now) + interval;
-        full_at.before(REFILL).filter(|due| *due > now)
+        let due = [(Some(channel), interval), (None, interval / CHANNELS)].map(|(channel, interval)| {
+            let full_at = self.full_at.entry((channel.cloned(), owner.clone())).or_insert(now);
+            *full_at = (*full_at).max(now) + interval;
+            full_at.before(REFILL)
+        });
+        due.into_iter().flatten().max().filter(|due| *due > now)
     }
 
     /// Refunds a join that was counted, but is not announced.
     pub(super) fn refund(&mut self, channel: &ChannelName, owner: &QuotaOwner) {
         let Some(interval) = self.interval else { return };
-        if let Some(full_at) = self.full_at.get_mut(&(channel.clone(), owner.clone())) {
-            *full_at = full_at.before(interval).unwrap_or(*full_at);
+        for (channel, interval) in [(Some(channel), interval), (None, interval / CHANNELS)] {
+            if let Some(full_at) = self.full_at.get_mut(&(channel.cloned(), owner.clone())) {
+                *full_at = full_at.before(interval).unwrap_or(*full_at);
+            }
         }
+    }
+}
+
+impl HeldCounts {
+    /// Counts a join. Returns `false` if too many joins are held back.
+    pub(super) fn add(&mut self, owner: &QuotaOwner) -> bool {
+        let own = self.by_owner.get(owner).copied().unwrap_or(0);
+        if self.total >= MAX_HELD || own >= MAX_HELD_PER_OWNER {
+            return false;
+        }
+        self.total += 1;
+        self.by_owner.insert(owner.clone(), own + 1);
+        true
+    }
+
+    pub(super) fn remove(&mut self, owner: &QuotaOwner) {
+        self.total -= 1;
+        let own = self.by_owner.get_mut(owner).expect("the join was counted");
+        *own -= 1;
+        if *own == 0 {
+            self.by_owner.remove(owner);
+        }
+    }
+
+    #[cfg(feature = "simulation")]
+    pub(super) fn total(&self) -> usize {
+        self.total
     }
 }
 
@@ -97,10 +146,6 @@ impl HeldJoins {
 
     pub(super) fn is_empty(&self) -> bool {
         self.by_due.is_empty()
-    }
-
-    pub(super) fn notices(&self) -> impl Iterator<Item = &Notice> {
-        self.by_due.values().map(|join| &join.notice)
     }
 }
 

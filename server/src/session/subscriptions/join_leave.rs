@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use super::held_joins::{JoinRates, PendingJoin};
 use super::notice_table::{NextNotice, Notice, NoticeTable, QueueFull};
 use crate::auth::Identity;
-use crate::session::channels::{Channel, SessionLogs};
+use crate::session::channels::{Channel, SessionLogs, SubscribedChannel};
 use crate::session::id::SessionId;
 use crate::session::session_ref::SessionRef;
 use crate::session::table::{NotRestored, SessionCell, SessionState, StoredNotice};
@@ -43,7 +43,7 @@ struct Notices {
 }
 
 impl Notices {
-    /// Queues a join. Returns whether it is held back, in which case presence does not list the session yet.
+    /// Queues a join. Returns whether presence lists the session from now on: not if the join is held back or lost.
     /// The caller holds the session's lock, which keeps the notices in the order of the changes. After
     /// releasing it, the caller must call [`Self::start_publishing`] for the channel.
     fn enqueue_join(
@@ -61,11 +61,16 @@ impl Notices {
         self.count_lost(added).unwrap_or(false)
     }
 
-    /// Queues a leave. The caller proceeds as for [`Self::enqueue_join`].
-    fn enqueue_leave(&self, session: SessionId, user: Option<Arc<str>>, channel: &Arc<Channel>) {
+    /// Queues a leave. If the join of the session was not announced, its leave is not announced either. The caller
+    /// proceeds as for [`Self::enqueue_join`].
+    fn enqueue_leave(&self, session: SessionId, user: Option<Arc<str>>, subscription: &SubscribedChannel) {
+        let SubscribedChannel { channel, key } = subscription;
+        if !channel.is_listed(*key) {
+            return self.table.lock().cancel_join(channel.name(), session);
+        }
         let notice = Notice { kind: ContentKind::Left, session, user };
         let mut guard = self.logs.channels.acquire_existing(Arc::clone(channel)).ok();
-        let added = self.table.lock().add_leave(channel.name(), notice, &mut guard);
+        let added = self.table.lock().add(channel.name(), notice, &mut guard);
         self.count_lost(added);
     }
 
@@ -139,16 +144,15 @@ impl Notices {
     fn release(&self, channel: &ChannelName, id: SessionId, session: SessionRef) {
         let sessions = self.logs.channels.registry();
         let release = |state: &mut SessionState| {
-            self.table.lock().release(channel, id);
-            state.set_listed_in(channel, true);
-            state.find(channel.as_str()).map(|(_, subscription)| Arc::clone(&subscription.channel))
+            let is_released = self.table.lock().release(channel, id);
+            if let Some((_, subscription)) = state.find(channel.as_str()).filter(|_| is_released) {
+                subscription.channel.set_listed(subscription.key, true);
+            }
         };
         let released = sessions.get(session).and_then(|session| sessions.change(&session, release));
-        match released {
-            Some(Some(channel)) => channel.count_subscriber_change(),
-            Some(None) => {}
-            // A session that ends removes its held joins, so this is not expected.
-            None => self.table.lock().release(channel, id),
+        if released.is_none() {
+            // A session that ends cancels its joins, so this is not expected.
+            self.table.lock().cancel_join(channel, id);
         }
     }
 
@@ -231,31 +235,43 @@ impl JoinLeave {
 
     /// Queues a notice that the session has subscribed. The caller holds the session's lock, and calls
     /// [`Self::publish`] after releasing it.
-    pub(super) fn enqueue_join(
+    pub(super) fn enqueue_join(&self, session: &SessionCell, state: &SessionState, channel: &ChannelName) {
+        let owner = match (state.identity.shared_user(), state.address()) {
+            (Some(user), _) => QuotaOwner::User(user),
+            (None, Some(address)) => QuotaOwner::new(None, address),
+            // Only the backend subscribes a session that has no connection.
+            (None, None) => QuotaOwner::Operator,
+        };
+        self.enqueue_join_of(session, state, owner, channel);
+    }
+
+    /// Like [`Self::enqueue_join`], with the owner to whom the join counts.
+    pub(super) fn enqueue_join_of(
         &self,
         session: &SessionCell,
-        state: &mut SessionState,
-        channel: &Arc<Channel>,
+        state: &SessionState,
+        owner: QuotaOwner,
+        channel: &ChannelName,
     ) {
-        if let Some(notices) = self.of(channel.name()) {
-            let user = state.identity.shared_user();
-            let owner = match (user.clone(), state.address()) {
-                (Some(user), _) => QuotaOwner::User(user),
-                (None, Some(address)) => QuotaOwner::new(None, address),
-                // Only the operator subscribes a session that has no connection.
-                (None, None) => QuotaOwner::Operator,
-            };
-            if notices.enqueue_join(session, owner, user, channel) {
-                state.set_listed_in(channel.name(), false);
-            }
-        }
+        let (Some(notices), Some((_, subscription))) = (self.of(channel), state.find(channel.as_str()))
+        else {
+            return;
+        };
+        let SubscribedChannel { channel, key } = subscription;
+        let is_listed = notices.enqueue_join(session, owner, state.identity.shared_user(), channel);
+        channel.set_listed(*key, is_listed);
     }
 
     /// Queues a notice that the session has unsubscribed. The caller holds the session's lock, and calls
     /// [`Self::publish`] after releasing it.
-    pub(crate) fn enqueue_leave(&self, session: &SessionCell, identity: &Identity, channel: &Arc<Channel>) {
-        if let Some(notices) = self.of(channel.name()) {
-            notices.enqueue_leave(session.id(), identity.shared_user(), channel);
+    pub(crate) fn enqueue_leave(
+        &self,
+        session: &SessionCell,
+        identity: &Identity,
+        subscription: &SubscribedChannel,
+    ) {
+        if let Some(notices) = self.of(subscription.channel.name()) {
+            notices.enqueue_leave(session.id(), identity.shared_user(), subscription);
         }
     }
 

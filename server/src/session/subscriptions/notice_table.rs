@@ -8,12 +8,12 @@ use encke_core::Timestamp;
 use encke_core::message::{Content, ContentKind};
 use tokio::sync::Notify;
 
-use super::held_joins::{HeldJoins, JoinRates, PendingJoin};
+use super::held_joins::{HeldCounts, HeldJoins, JoinRates, PendingJoin};
 use crate::session::id::SessionId;
 use crate::session::session_ref::SessionRef;
 
-/// Maximum number of queued notices of all channels. Notices accumulate only while the engine is slow or
-/// unreachable, or joins are held back. Additional ones are dropped and counted.
+/// Maximum number of queued notices of all channels, without the joins that are held back. Notices accumulate only
+/// while the engine is slow or unreachable. Additional ones are dropped and counted.
 pub(super) const MAX_QUEUED: usize = 65_536;
 
 /// Notice that a session has joined or left.
@@ -24,7 +24,7 @@ pub(super) struct Notice {
     pub(super) user: Option<Arc<str>>,
 }
 
-/// The error when [`MAX_QUEUED`] is reached.
+/// The error when too many notices are queued, or too many joins are held back.
 #[derive(Debug)]
 pub(super) struct QueueFull;
 
@@ -56,8 +56,9 @@ pub(super) struct NoticeQueue {
 pub(super) struct NoticeTable {
     /// Queues by channel. Each has notices, or a task that will remove it.
     queues: HashMap<ChannelName, NoticeQueue>,
-    /// Number of notices in all queues.
+    /// Number of notices in all queues, without the joins that are held back.
     queued: usize,
+    held: HeldCounts,
     rates: JoinRates,
     running_tasks: usize,
     /// Whether notices are published. False until the engine knows which logs it restores, and again once the
@@ -67,11 +68,18 @@ pub(super) struct NoticeTable {
 
 impl NoticeTable {
     pub(super) fn new(rates: JoinRates) -> Self {
-        Self { queues: HashMap::new(), queued: 0, rates, running_tasks: 0, is_running: false }
+        Self {
+            queues: HashMap::new(),
+            queued: 0,
+            held: HeldCounts::default(),
+            rates,
+            running_tasks: 0,
+            is_running: false,
+        }
     }
 
-    /// Adds a join. Returns whether it is held back. Takes `guard` if the channel has no queue yet; otherwise the
-    /// caller drops it after releasing this lock.
+    /// Adds a join. Returns whether it is announced without being held back. Takes `guard` if the channel has no queue
+    /// yet; otherwise the caller drops it after releasing this lock.
     pub(super) fn add_join(
         &mut self,
         channel: &ChannelName,
@@ -79,32 +87,24 @@ impl NoticeTable {
         now: Timestamp,
         guard: &mut Option<ChannelGuard<SessionRef>>,
     ) -> Result<bool, QueueFull> {
-        if self.queued >= MAX_QUEUED {
+        let Some(due) = self.rates.count(channel, &join.owner, now) else {
+            return self.add(channel, join.notice, guard).map(|()| true);
+        };
+        if !self.held.add(&join.owner) {
+            self.rates.refund(channel, &join.owner);
             return Err(QueueFull);
         }
-        let Some(due) = self.rates.count(channel, &join.owner, now) else {
-            self.add(channel, join.notice, guard)?;
-            return Ok(false);
-        };
         let queue = self.queue(channel, guard);
         queue.held.insert(due, join);
         queue.changed.notify_one();
-        self.queued += 1;
-        Ok(true)
+        Ok(false)
     }
 
-    /// Adds a leave. If the session's join is held back, neither is announced.
-    pub(super) fn add_leave(
-        &mut self,
-        channel: &ChannelName,
-        leave: Notice,
-        guard: &mut Option<ChannelGuard<SessionRef>>,
-    ) -> Result<(), QueueFull> {
-        match self.remove_held(channel, leave.session) {
-            Some(join) => self.rates.refund(channel, &join.owner),
-            None => self.add(channel, leave, guard)?,
+    /// Removes the session's join if it is held back: the session leaves before it is announced.
+    pub(super) fn cancel_join(&mut self, channel: &ChannelName, session: SessionId) {
+        if let Some(join) = self.remove_held(channel, session) {
+            self.rates.refund(channel, &join.owner);
         }
-        Ok(())
     }
 
     /// Adds a notice that is not held back.
@@ -138,16 +138,15 @@ impl NoticeTable {
         let queue = self.queues.get_mut(channel)?;
         let join = queue.held.remove(session)?;
         queue.changed.notify_one();
-        self.queued -= 1;
+        self.held.remove(&join.owner);
         Some(join)
     }
 
-    /// Announces the session's join if it is held back. The caller holds the session's lock, and lists the
-    /// session as present from then on.
-    pub(super) fn release(&mut self, channel: &ChannelName, session: SessionId) {
-        if let Some(join) = self.remove_held(channel, session) {
-            _ = self.add(channel, join.notice, &mut None);
-        }
+    /// Announces the session's join if it is held back. Returns whether it is announced. The caller holds the
+    /// session's lock, and lists the session as present from then on.
+    pub(super) fn release(&mut self, channel: &ChannelName, session: SessionId) -> bool {
+        let join = self.remove_held(channel, session);
+        join.is_some_and(|join| self.add(channel, join.notice, &mut None).is_ok())
     }
 
     /// Whether the channel has notices but no task. If so, the caller must start the task.
@@ -214,14 +213,15 @@ impl NoticeTable {
     /// Number of joins that are held back.
     #[cfg(feature = "simulation")]
     pub(super) fn held(&self) -> usize {
-        self.queues.values().map(|queue| queue.held.notices().count()).sum()
+        self.held.total()
     }
 
-    /// Returns all notices, those of each session oldest first.
+    /// Returns all notices, those of each session oldest first. Joins that are held back belong to the records of
+    /// their sessions.
     pub(super) fn all(&self) -> impl Iterator<Item = (&ChannelName, &Notice)> {
-        self.queues.iter().flat_map(|(channel, queue)| {
-            queue.notices.iter().chain(queue.held.notices()).map(move |notice| (channel, notice))
-        })
+        self.queues
+            .iter()
+            .flat_map(|(channel, queue)| queue.notices.iter().map(move |notice| (channel, notice)))
     }
 }
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use encke_broker::channel::{RestoredLogs, SubscriberKey};
+use encke_base::quota::QuotaOwner;
+use encke_broker::channel::{ChannelName, RestoredLogs, SubscriberKey};
 use encke_core::session::outbox::SubscriptionSlot;
 use encke_core::session::{Outbox, OutboxRecord};
 
@@ -10,6 +11,15 @@ use crate::session::session_ref::SessionRef;
 use crate::session::table::{NotRestored, SessionCell};
 
 impl Subscriptions {
+    /// Announces the session in the channels whose presence did not list it, or holds its joins back again.
+    pub(crate) fn restore_joins(&self, session: &SessionCell, owner: &QuotaOwner, unlisted: &[String]) {
+        self.table.change(session, |state| {
+            for name in unlisted.iter().filter_map(|name| ChannelName::new(name, usize::MAX).ok()) {
+                self.join_leave().enqueue_join_of(session, state, owner.clone(), &name);
+            }
+        });
+    }
+
     /// Restores a session's subscriptions. Their channels must already have been restored.
     ///
     /// # Errors

@@ -58,8 +58,8 @@ impl Subscriptions {
             let found = found.map(|(slot, subscription)| (slot, subscription.clone()));
             if let Some((slot, subscription)) = &found {
                 state.machine.outbox_mut().unsubscribe_with_notice(*slot);
-                state.forget_subscription(subscription.channel.name());
-                self.join_leave().enqueue_leave(session, &state.identity, &subscription.channel);
+                state.forget_renames(subscription.channel.name());
+                self.join_leave().enqueue_leave(session, &state.identity, subscription);
             }
             Ok(found)
         });

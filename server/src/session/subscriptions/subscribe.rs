@@ -200,7 +200,7 @@ impl Subscriptions {
                 }
             });
             let joined = joined.map_err(|Retired| SubscribeError::Engine(EngineError::Unavailable))?;
-            self.join_leave.enqueue_join(session, state, channel);
+            self.join_leave.enqueue_join(session, state, channel.name());
             Ok(joined)
         });
         let subscribed = subscribed.unwrap_or(Err(SubscribeError::Ended));
@@ -284,8 +284,8 @@ impl Subscriptions {
                 found.filter(|(_, subscription)| !subscription.channel.name().is_direct())?;
             let subscription = subscription.clone();
             state.machine.outbox_mut().unsubscribe(slot);
-            state.forget_subscription(subscription.channel.name());
-            self.join_leave.enqueue_leave(session, &state.identity, &subscription.channel);
+            state.forget_renames(subscription.channel.name());
+            self.join_leave.enqueue_leave(session, &state.identity, &subscription);
             Some(subscription)
         });
         if let Some(subscription) = subscription.flatten() {
@@ -309,10 +309,10 @@ impl Subscriptions {
             for (slot, subscription) in &forbidden {
                 // The caller notifies the client.
                 outbox.unsubscribe_already_notified(*slot, EndReason::Forbidden);
-                self.join_leave.enqueue_leave(session, identity, &subscription.channel);
+                self.join_leave.enqueue_leave(session, identity, subscription);
             }
             for (_, subscription) in &forbidden {
-                state.forget_subscription(subscription.channel.name());
+                state.forget_renames(subscription.channel.name());
             }
             forbidden
         });
@@ -333,7 +333,7 @@ impl Subscriptions {
     ) -> Box<[SubscribedChannel]> {
         let subscriptions: Box<[_]> = outbox.clear().collect();
         for subscription in &subscriptions {
-            self.join_leave.enqueue_leave(session, identity, &subscription.channel);
+            self.join_leave.enqueue_leave(session, identity, subscription);
         }
         subscriptions
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use encke_broker::channel::{Member, Subscriber};
+use encke_broker::channel::{Member, Subscriber, SubscriberKey};
 use encke_core::session::outbox::SubscriptionSlot;
 use encke_core::session::{ConnectionId, Phase};
 
@@ -32,10 +32,16 @@ impl Subscriber for SessionRef {
             let found = outbox.subscriptions().find(|it| Arc::ptr_eq(&it.channel.channel, from));
             let (slot, key) = found.map(|it| (it.slot, it.channel.key))?;
             let moved = to.join(*self, |log, add| {
-                let subscribe = |slot| SubscribedChannel { channel: Arc::clone(to), key: add(slot) };
+                let mut new_key = SubscriberKey::NONE;
+                let subscribe = |slot| {
+                    new_key = add(slot);
+                    SubscribedChannel { channel: Arc::clone(to), key: new_key }
+                };
                 outbox.switch_log(slot, subscribe, cut, log);
+                new_key
             });
-            moved.is_ok().then_some(key)
+            to.set_listed(moved.ok()?, from.is_listed(key));
+            Some(key)
         };
         if let Some(key) = table.change(&session, switch).flatten() {
             from.remove_subscriber(key);

@@ -14,8 +14,6 @@ pub(crate) struct RareState {
     /// Subscriptions to channels that the backend named instead of the requested ones, oldest first. A boxed slice,
     /// because it is smaller than a vector and rarely changes.
     renames: Box<[Rename]>,
-    /// Channels whose presence does not list the session yet, because its join is announced later.
-    unlisted: Vec<ChannelName>,
 }
 
 /// Position of a suspended session in the order of eviction.
@@ -85,28 +83,12 @@ impl SessionState {
         });
     }
 
-    /// Removes the renames of a subscription that has ended, and lists the session again if it was unlisted.
-    pub(crate) fn forget_subscription(&mut self, actual: &ChannelName) {
+    /// Forgets the renames of a subscription that has ended.
+    pub(crate) fn forget_renames(&mut self, actual: &ChannelName) {
         if self.renames().iter().any(|rename| rename.actual == *actual) {
             self.change_rare(|rare| {
                 let renames = std::mem::take(&mut rare.renames).into_iter();
                 rare.renames = renames.filter(|rename| rename.actual != *actual).collect();
-            });
-        }
-        self.set_listed_in(actual, true);
-    }
-
-    /// Whether the presence of a channel that the session is subscribed to lists the session.
-    pub(crate) fn is_listed_in(&self, channel: &ChannelName) -> bool {
-        self.rare.as_ref().is_none_or(|rare| !rare.unlisted.contains(channel))
-    }
-
-    /// Sets whether the presence of a channel lists the session.
-    pub(crate) fn set_listed_in(&mut self, channel: &ChannelName, is_listed: bool) {
-        if self.is_listed_in(channel) != is_listed {
-            self.change_rare(|rare| {
-                rare.unlisted.retain(|unlisted| unlisted != channel);
-                rare.unlisted.extend((!is_listed).then(|| channel.clone()));
             });
         }
     }
@@ -115,8 +97,7 @@ impl SessionState {
     fn change_rare<R>(&mut self, change: impl FnOnce(&mut RareState) -> R) -> R {
         let mut rare = self.rare.take().unwrap_or_default();
         let result = change(&mut rare);
-        let RareState { eviction_position, renames, unlisted } = &*rare;
-        let is_empty = eviction_position.is_none() && renames.is_empty() && unlisted.is_empty();
+        let is_empty = rare.eviction_position.is_none() && rare.renames.is_empty();
         self.rare = (!is_empty).then_some(rare);
         result
     }
@@ -158,9 +139,9 @@ mod tests {
         }
         let position = EvictionPosition { owner: QuotaOwner::Operator, number: 1 };
         assert!(state.replace_eviction_position(Some(position)).is_none());
-        state.forget_subscription(&name("b"));
+        state.forget_renames(&name("b"));
         assert_eq!(state.renames().len(), 3);
-        state.forget_subscription(&name("a"));
+        state.forget_renames(&name("a"));
         assert!(state.renames().is_empty() && state.eviction_position().is_some());
         assert!(state.replace_eviction_position(None).is_some());
         assert!(state.rare.is_none(), "the box is freed");

@@ -52,6 +52,9 @@ pub(crate) struct StoredSession {
     /// Channels that the backend replaced.
     #[cbor(n(9), default)]
     pub(crate) renames: Vec<StoredRename>,
+    /// Channels whose presence does not list the session, because its join was not announced.
+    #[cbor(n(10), default)]
+    pub(crate) unlisted: Vec<String>,
 }
 
 /// Record of a [`Rename`].

@@ -92,7 +92,8 @@ impl SessionCell {
     pub(crate) fn member(&self, channel: &Channel) -> Option<Member> {
         let (user, phase) = {
             let state = self.lock();
-            state.find(channel.name().as_str()).filter(|_| state.is_listed_in(channel.name()))?;
+            let (_, subscription) = state.find(channel.name().as_str())?;
+            subscription.channel.is_listed(subscription.key).then_some(())?;
             (state.identity.shared_user(), member_phase(state.machine.phase()))
         };
         let user = user.map(|user| String::from(&*user));

@@ -93,9 +93,9 @@ pub struct ServerTotals {
     pub open_connections: usize,
     /// Entries in the wheel after its last turn.
     pub timer_entries: usize,
-    /// Joins and leaves that are not published yet.
+    /// Joins and leaves that are not published yet, without joins that are held back.
     pub queued_notices: usize,
-    /// Number of these that are joins being held back.
+    /// Joins that are held back.
     pub held_joins: usize,
     /// Backend requests in flight.
     pub backend_requests: usize,

@@ -150,7 +150,7 @@ impl Simulation {
             ("connections", usize::try_from(held.connections).unwrap_or(usize::MAX)),
             ("open sockets", held.open_connections),
             ("backend requests", held.backend_requests),
-            ("joins and leaves", held.queued_notices),
+            ("joins and leaves", held.queued_notices + held.held_joins),
             ("tasks", self.tasks.len().saturating_sub(tasks)),
             // Don't count the timers of the tasks above.
             (

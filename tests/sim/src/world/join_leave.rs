@@ -85,7 +85,7 @@ impl Simulation {
     /// published, and that presence lists all subscribers whose joins are not held back.
     pub(super) fn check_rosters(&mut self, sessions: &[SessionView]) {
         let totals = self.server.totals();
-        if totals.queued_notices > totals.held_joins {
+        if totals.queued_notices > 0 {
             return;
         }
         let mut unlisted = 0;

@@ -23,6 +23,7 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 
 use super::CommandSource;
+use super::held_joins::MAX_HELD_PER_OWNER;
 use super::notice_table::MAX_QUEUED;
 use crate::auth::{Grant, Permission};
 use crate::client;
@@ -270,7 +271,7 @@ fn notices_beyond_the_limit_are_dropped_and_counted() {
     world.kick(&other);
     world.settle();
     assert_eq!(world.notices("/a/x").last(), Some(&line('-', &session)));
-    assert_eq!(world.notices("/a/y"), [line('-', &other)]);
+    assert!(world.notices("/a/y").is_empty(), "a session whose join is lost does not leave");
     assert_eq!(world.dropped(), 2);
 }
 
@@ -327,6 +328,41 @@ fn a_client_that_joins_repeatedly_causes_few_notices() {
     }
     world.settle();
     assert_eq!((world.notices("/a/x").len(), world.dropped()), (2 * (60 + 9), 0));
+}
+
+/// A session whose join is lost is never listed, and does not leave either. Other owners are not affected.
+#[test]
+fn joins_beyond_those_held_back_are_lost() {
+    let world = JoinLeaveWorld::with_limit(1);
+    let mut sessions: Vec<_> =
+        (0..MAX_HELD_PER_OWNER + 3).map(|_| world.attach("ann", "*", None).session).collect();
+    assert!(sessions.iter().all(|session| world.subscribe(session, "/a/x")));
+    assert_eq!(world.dropped(), 2);
+    let bob = world.attach("bob", "*", None).session;
+    assert!(world.subscribe(&bob, "/a/x"));
+    world.kick(&sessions.pop().expect("a session"));
+    (0..3).for_each(|_| world.tasks.poll_all());
+    assert_eq!(world.notices("/a/x"), [line('+', &sessions[0]), line('+', &bob)]);
+    assert_eq!(world.present("/a/x").len(), 2);
+    // Sessions that are not listed leave room on the page for those that are.
+    let page = world.services.logs.channels.presence_page("/a/x", 0, 2);
+    assert_eq!((page.members.len(), page.total, page.next), (2, 2, None));
+    sessions.iter().for_each(|session| world.kick(session));
+    world.settle();
+    assert_eq!(world.notices("/a/x").last(), Some(&line('-', &sessions[0])));
+}
+
+#[test]
+fn an_owner_joins_ten_times_as_often_in_all_channels() {
+    let world = JoinLeaveWorld::with_limit(2);
+    let session = world.attach("ann", "*", None).session;
+    let channels: Vec<_> = (0..25).map(|number| format!("/a/{number}")).collect();
+    assert!(channels.iter().all(|channel| world.subscribe(&session, channel)));
+    let announced = || channels.iter().map(|channel| world.notices(channel).len()).sum::<usize>();
+    (0..3).for_each(|_| world.tasks.poll_all());
+    assert_eq!(announced(), 20);
+    world.settle();
+    assert_eq!((announced(), world.dropped()), (25, 0));
 }
 
 #[test]
@@ -424,7 +460,7 @@ fn presence_excludes_sessions_that_have_left() {
         let (slot, subscription) =
             state.find("/a/x").map(|(slot, subscription)| (slot, subscription.clone()))?;
         state.machine.outbox_mut().unsubscribe(slot);
-        subscriptions.join_leave().enqueue_leave(&bob, &state.identity, &subscription.channel);
+        subscriptions.join_leave().enqueue_leave(&bob, &state.identity, &subscription);
         Some(subscription)
     });
     subscriptions.join_leave().publish(&name("/a/x"));
