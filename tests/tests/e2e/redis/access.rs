@@ -38,7 +38,9 @@ fn use_everything(server: &RunningServer, redis: &mut Connection) {
     client.subscribe("news");
     server.admin.publish("news", "allowed");
     assert_message(&mut client, 1, "allowed");
-    assert_eq!(server.admin.get("/api/channels/news/history").status, 200);
+    for query in ["", "?before=2"] {
+        assert_eq!(server.admin.get(&format!("/api/channels/news/history{query}")).status, 200);
+    }
     client.subscribe("/a/*");
     let keyed = r#"{"channel":"/a/b","data":"by pattern","key":"k"}"#;
     assert_eq!(server.admin.post("/api/publish", keyed).status, 200);
