@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use encke_base::locks::Mutex;
 use encke_base::quota::QuotaOwner;
-use encke_broker::channel::{ChannelGuard, ChannelName, HistoryPart, PublishId, Published};
+use encke_broker::channel::{ChannelGuard, ChannelName, HistoryLimit, HistoryPart, PublishId, Published};
 use encke_broker::engine::{EngineError, EngineResponse, History, LogEngine, MemoryEngine, Presence};
 use encke_core::message::Content;
 use futures_util::FutureExt;
@@ -63,7 +63,7 @@ impl LogEngine<SessionRef> for SlowEngine {
         &self,
         channel: &ChannelName,
         part: HistoryPart,
-        limit: usize,
+        limit: HistoryLimit,
     ) -> EngineResponse<Result<Option<History>, EngineError>> {
         self.later(self.memory.read(channel, part, limit))
     }

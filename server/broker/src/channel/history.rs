@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::message::{ContentKind, JsonString};
+use encke_core::message::{ContentKind, JsonString, Stamp};
 use encke_core::session::outbox::LogBounds;
 
-use super::name::ChannelName;
+use super::message::Origin;
 use super::state::Channel;
 
 /// A message returned by a history query.
@@ -14,10 +14,12 @@ use super::state::Channel;
 pub struct HistoryMessage {
     pub offset: u64,
     pub age: Duration,
-    /// Channel to which the message was published; set only in the history of a pattern.
-    pub channel: Option<ChannelName>,
+    /// Where the message was published; set only in the history of a pattern.
+    pub origin: Option<Origin>,
     /// User whose client published the message.
     pub user: Option<String>,
+    /// Time of publication in milliseconds since the Unix epoch; `None` if subscribers do not receive it.
+    pub at_ms: Option<u64>,
     pub kind: ContentKind,
     /// JSON text.
     pub data: String,
@@ -32,30 +34,78 @@ pub enum HistoryPart {
     Between { after: u64, before: u64 },
 }
 
+/// Size of the result of a history query.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryLimit {
+    /// Maximum number of messages.
+    pub messages: usize,
+    /// Maximum size of the messages, if there is one. A single message may be larger.
+    pub bytes: Option<usize>,
+}
+
+/// Limit only by the number of messages.
+impl From<usize> for HistoryLimit {
+    fn from(messages: usize) -> Self {
+        Self { messages, bytes: None }
+    }
+}
+
+impl HistoryLimit {
+    /// Size of a message besides its data and its user: field names and numbers.
+    pub(crate) const FIELD_BYTES: usize = 100;
+
+    /// Returns how many messages of these sizes fit into `bytes`, but at least one.
+    pub(crate) fn count_fitting(self, mut sizes: impl Iterator<Item = usize>) -> usize {
+        let mut left = self.bytes.unwrap_or(usize::MAX);
+        let next = || {
+            left = left.checked_sub(sizes.next()? + Self::FIELD_BYTES)?;
+            Some(())
+        };
+        std::iter::from_fn(next).count().max(1)
+    }
+}
+
 impl<S: Copy> Channel<S> {
-    /// Returns at most `limit` of the selected messages that are still in the log, oldest first.
+    /// Returns the selected messages that are still in the log, oldest first. If they exceed the limit, the
+    /// result has those next to the offset that the query names: it can be continued with the others.
     pub fn history(
         &self,
         part: HistoryPart,
-        limit: usize,
+        limit: impl Into<HistoryLimit>,
         now: Timestamp,
     ) -> (LogBounds, Vec<HistoryMessage>) {
-        let state = self.state.lock();
+        let (state, limit) = (self.state.lock(), limit.into());
         let (from, end) = match part {
             HistoryPart::After(offset) => (offset.saturating_add(1), u64::MAX),
             HistoryPart::Between { after, before } => {
                 let end = before.min(state.log.next_offset());
-                (end.saturating_sub(limit as u64).max(after.saturating_add(1)), end)
+                (end.saturating_sub(limit.messages as u64).max(after.saturating_add(1)), end)
             }
         };
-        let messages = state.log.since(from).take_while(|(offset, ..)| *offset < end).take(limit);
-        let messages = messages.map(|(offset, at, message)| HistoryMessage {
-            offset,
-            age: now.since(at),
-            channel: self.pattern().and(message.origin()).map(|origin| origin.channel.clone()),
-            user: message.encoded().stamp().user.map(JsonString::to_text),
-            kind: message.encoded().stamp().kind,
-            data: message.encoded().data().as_str().to_owned(),
+        let selected = state.log.since(from).take_while(|(offset, ..)| *offset < end).take(limit.messages);
+        let mut selected: Vec<_> = selected.collect();
+        let sizes = selected.iter().map(|(_, _, message)| message.encoded().size());
+        match part {
+            HistoryPart::After(_) => {
+                let fitting = limit.count_fitting(sizes);
+                selected.truncate(fitting);
+            }
+            HistoryPart::Between { .. } => {
+                let fitting = limit.count_fitting(sizes.rev());
+                selected.drain(..selected.len().saturating_sub(fitting));
+            }
+        }
+        let messages = selected.into_iter().map(|(offset, at, message)| {
+            let Stamp { kind, user, at_ms } = message.encoded().stamp();
+            HistoryMessage {
+                offset,
+                age: now.since(at),
+                origin: self.pattern().and(message.origin()).cloned(),
+                user: user.map(JsonString::to_text),
+                at_ms,
+                kind,
+                data: message.encoded().data().as_str().to_owned(),
+            }
         });
         (state.log.bounds(), messages.collect())
     }

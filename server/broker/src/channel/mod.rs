@@ -47,7 +47,7 @@ pub(crate) use epoch::LogEpoch;
 pub use epoch::new_epoch;
 pub(crate) use feed::FeedOutcome;
 pub use guard::ChannelGuard;
-pub use history::{HistoryMessage, HistoryPart};
+pub use history::{HistoryLimit, HistoryMessage, HistoryPart};
 pub(crate) use loading::LoadedMessage;
 pub(crate) use log::MAX_JOINS_AND_LEAVES;
 pub use message::{LogMessage, Origin};

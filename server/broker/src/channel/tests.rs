@@ -104,6 +104,42 @@ fn offsets_count_from_one_and_data_is_compacted() {
     assert_eq!(channel.history(HistoryPart::After(1), 10, now).1.len(), 1, "after the first");
 }
 
+/// A page continues next to the previous one, even if it was cut.
+#[test]
+fn a_history_is_bounded_by_messages_and_by_bytes() {
+    use HistoryPart::{After, Between};
+    let world = TestChannels::new(10, WIDE);
+    for _ in 0..5 {
+        world.publish("a", &format!("\"{}\"", "x".repeat(1000))).expect("published");
+    }
+    let channel = world.channels.get("a").expect("the channel");
+    let newest = Between { after: 0, before: u64::MAX };
+    for (part, messages, bytes, expected) in [
+        (newest, 2, None, 4..=5),
+        (newest, 10, Some(10_000), 1..=5),
+        (newest, 10, Some(3_000), 4..=5),
+        (newest, 1, Some(3_000), 5..=5),
+        (newest, 10, Some(0), 5..=5),
+        (Between { after: 0, before: 4 }, 10, Some(3_000), 2..=3),
+        (Between { after: 2, before: 4 }, 10, Some(3_000), 3..=3),
+        (After(0), 10, Some(3_000), 1..=2),
+        (After(1), 10, Some(0), 2..=2),
+        (After(3), 1, Some(3_000), 4..=4),
+    ] {
+        let limit = HistoryLimit { messages, bytes };
+        let (_, history) = channel.history(part, limit, encke_core::Timestamp::MAX);
+        assert!(
+            history.iter().map(|message| message.offset).eq(expected),
+            "{part:?}, {limit:?}: {history:?}"
+        );
+    }
+    for part in [After(5), After(u64::MAX), Between { after: 0, before: 0 }, Between { after: 0, before: 1 }]
+    {
+        let limit = HistoryLimit { messages: 10, bytes: Some(0) };
+        assert!(channel.history(part, limit, encke_core::Timestamp::MAX).1.is_empty(), "{part:?}");
+    }
+}
+
 #[test]
 fn a_log_is_bounded_by_messages_and_by_bytes() {
     let world = TestChannels::new(10, LogLimits { messages: 3, ..WIDE });
@@ -277,7 +313,7 @@ fn history(world: &TestChannels, pattern: &str) -> Vec<(String, String)> {
     let pattern = world.channels.get(pattern).expect("the pattern");
     let (_, messages) = pattern.history(HistoryPart::After(0), usize::MAX, encke_core::Timestamp::MAX);
     let channel = |message: &HistoryMessage| {
-        message.channel.as_ref().expect("messages of patterns have an origin").to_string()
+        message.origin.as_ref().expect("messages of patterns have an origin").channel.to_string()
     };
     messages.iter().map(|message| (channel(message), message.data.clone())).collect()
 }

@@ -12,7 +12,8 @@ use super::error::EngineError;
 use super::presence::Presence;
 use super::response::EngineResponse;
 use crate::channel::{
-    Channel, ChannelGuard, ChannelName, HistoryMessage, HistoryPart, PublishId, Published, Subscriber,
+    Channel, ChannelGuard, ChannelName, HistoryLimit, HistoryMessage, HistoryPart, PublishId, Published,
+    Subscriber,
 };
 
 /// Owner of channel logs.
@@ -47,12 +48,12 @@ pub trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
         self.append(channel, creator, content, id)
     }
 
-    /// Returns at most `limit` messages of a channel's log, or `None` if the channel does not exist.
+    /// Returns messages of a channel's log, or `None` if the channel does not exist.
     fn read(
         &self,
         channel: &ChannelName,
         part: HistoryPart,
-        limit: usize,
+        limit: HistoryLimit,
     ) -> EngineResponse<Result<Option<History>, EngineError>>;
 
     /// Returns the local log of a channel or pattern, created on behalf of `creator` if it does not exist. It
@@ -109,7 +110,7 @@ impl History {
     pub(super) fn of<S: Subscriber>(
         log: &Channel<S>,
         part: HistoryPart,
-        limit: usize,
+        limit: HistoryLimit,
         now: Timestamp,
     ) -> Self {
         let (bounds, messages) = log.history(part, limit, now);

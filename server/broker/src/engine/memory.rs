@@ -6,7 +6,7 @@ use encke_core::message::Content;
 use encke_timeouts::Timeouts;
 
 use crate::channel::{
-    Channel, ChannelGuard, ChannelName, Channels, HistoryPart, PublishId, Published, Subscriber,
+    Channel, ChannelGuard, ChannelName, Channels, HistoryLimit, HistoryPart, PublishId, Published, Subscriber,
 };
 use crate::engine::error::EngineError;
 use crate::engine::log_engine::{History, LogEngine};
@@ -47,7 +47,7 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
         &self,
         channel: &ChannelName,
         part: HistoryPart,
-        limit: usize,
+        limit: HistoryLimit,
     ) -> EngineResponse<Result<Option<History>, EngineError>> {
         let now = self.timeouts.clock().now();
         let log = self.channels.get(channel.as_str());

@@ -123,7 +123,7 @@ pub(super) async fn history(call: ApiCall) -> Result<Reply, ApiError> {
         Some(before) => HistoryPart::Between { after, before },
     };
     let (limit, name) = (query.limit()?, name_of(&call)?);
-    let history = call.context.client.logs.engine.read(&name, part, limit).await?;
+    let history = call.context.client.logs.engine.read(&name, part, limit.into()).await?;
     let history = history.ok_or_else(|| no_such_channel(&name))?;
     Ok(json(&ChannelHistory {
         channel: name.as_str(),
@@ -192,7 +192,7 @@ impl From<HistoryMessage> for HistoryEntry {
         };
         Self {
             offset: message.offset,
-            channel: message.channel.map(|channel| channel.to_string()),
+            channel: message.origin.map(|origin| origin.channel.to_string()),
             user: message.user,
             age_ms: millis(message.age),
             data,

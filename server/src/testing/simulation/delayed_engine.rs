@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use encke_base::quota::QuotaOwner;
-use encke_broker::channel::{ChannelGuard, ChannelName, HistoryPart, PublishId, Published};
+use encke_broker::channel::{ChannelGuard, ChannelName, HistoryLimit, HistoryPart, PublishId, Published};
 use encke_broker::engine::{EngineError, EngineResponse, History, LogEngine, MemoryEngine, Presence};
 use encke_core::message::Content;
 use futures_util::FutureExt;
@@ -77,7 +77,7 @@ impl LogEngine<SessionRef> for DelayedEngine {
         &self,
         channel: &ChannelName,
         part: HistoryPart,
-        limit: usize,
+        limit: HistoryLimit,
     ) -> EngineResponse<Result<Option<History>, EngineError>> {
         let channel = channel.clone();
         self.answer(move |memory| memory.read(&channel, part, limit))

@@ -163,9 +163,9 @@ impl SimulatedServer {
     pub fn history(&self, name: &str, since: u64) -> Vec<MessageView> {
         let Some(channel) = self.public.client.logs.channels.get(name) else { return Vec::new() };
         let (_, messages) = channel.history(HistoryPart::After(since), usize::MAX, self.now());
-        let view = |HistoryMessage { offset, channel, kind, data, .. }| MessageView {
+        let view = |HistoryMessage { offset, origin, kind, data, .. }| MessageView {
             offset,
-            channel: channel.map_or_else(|| name.to_owned(), |channel| channel.to_string()),
+            channel: origin.map_or_else(|| name.to_owned(), |origin| origin.channel.to_string()),
             kind,
             data,
         };

@@ -1,6 +1,5 @@
 //! Requests to Redis, and the state that all callers share with the feed task.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,10 +11,9 @@ use encke_base::quota::QuotaOwner;
 use encke_core::Timestamp;
 use encke_core::dialect::Since;
 use encke_core::message::Content;
-use encke_core::session::outbox::LogBounds;
 use encke_timeouts::Timeouts;
 use futures_util::FutureExt;
-use redis::{RedisError, Value, cmd, from_redis_value};
+use redis::{RedisError, Value, from_redis_value};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -23,20 +21,20 @@ use super::command_connections::CommandConnections;
 use super::detached_request::DetachedRequest;
 use super::errors::{ConnectionError, EvictsKeys, check_reply, must_reconnect, was_rejected};
 use super::keys::RedisKeys;
-use super::message::{OpenedChannel, parse_offset};
 use super::presence::peers::Peers;
 use super::probe::RedisInfo;
 use super::settings::RedisSettings;
 use crate::channel::{
-    Channel, ChannelGuard, ChannelName, Channels, HistoryMessage, HistoryPart, PublishId, Published,
-    Subscriber, new_epoch,
+    Channel, ChannelGuard, ChannelName, Channels, PublishId, Published, Subscriber, new_epoch,
 };
 use crate::engine::error::EngineError;
-use crate::engine::log_engine::History;
 use crate::engine::response::EngineResponse;
 
 /// Maximum number of publishes in flight. Redis executes about 40,000 per second.
 const MAX_PUBLISHES: usize = 1024;
+
+/// Maximum number of pages of history that are being read for clients. Redis reads thousands per second.
+const MAX_CLIENT_READS: usize = 64;
 
 /// Maximum number of subscribe requests queued for the feed task.
 const MAX_REQUESTS: usize = 4096;
@@ -58,6 +56,8 @@ pub(super) struct RedisClient<S: Subscriber> {
     /// `None` while disconnected.
     connections: RwLock<Option<CommandConnections>>,
     publishes: Arc<Semaphore>,
+    /// Permits for reads that clients cause.
+    pub(super) client_reads: Arc<Semaphore>,
     requests: mpsc::Sender<SubscribeRequest<S>>,
 }
 
@@ -147,6 +147,7 @@ impl<S: Subscriber> RedisClient<S> {
             executor,
             connections: RwLock::default(),
             publishes: Arc::new(Semaphore::new(MAX_PUBLISHES)),
+            client_reads: Arc::new(Semaphore::new(MAX_CLIENT_READS)),
             requests: sender,
         };
         (client, requests)
@@ -211,50 +212,6 @@ impl<S: Subscriber> RedisClient<S> {
         EngineResponse::Pending(reply.map(|reply| reply.unwrap_or(Err(EngineError::OutcomeUnknown))).boxed())
     }
 
-    /// Reads messages of a channel's log in Redis.
-    pub(super) fn read(
-        &self,
-        channel: &ChannelName,
-        part: HistoryPart,
-        limit: usize,
-    ) -> EngineResponse<Result<Option<History>, EngineError>> {
-        // Redis has no logs for patterns.
-        if channel.is_pattern() {
-            let (log, now) = (self.channels.get(channel.as_str()), self.timeouts.clock().now());
-            return EngineResponse::Ready(Ok(log.map(|log| History::of(&log, part, limit, now))));
-        }
-        let Some(connections) = self.connections() else {
-            return EngineResponse::Ready(Err(EngineError::Unavailable));
-        };
-        let keys = self.keys.for_channel(channel.as_str());
-        let read = async move {
-            let mut reads = connections.reads;
-            let mut pipeline = redis::pipe();
-            pipeline.add_command(cmd("TIME"));
-            pipeline.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("offset");
-            pipeline.cmd("XRANGE").arg(&keys.log).arg("-").arg("+").arg("COUNT").arg(1);
-            let (command, from, to) = match part {
-                HistoryPart::After(offset) => ("XRANGE", entry_id(offset.saturating_add(1)), "+".to_owned()),
-                HistoryPart::Between { after, before } => {
-                    ("XREVRANGE", entry_id(before.saturating_sub(1)), entry_id(after.saturating_add(1)))
-                }
-            };
-            pipeline.cmd(command).arg(&keys.log).arg(from).arg(to).arg("COUNT").arg(limit);
-            pipeline.atomic();
-            let values: (Value, (Option<String>, Option<i64>), Value, Value) =
-                pipeline.query_async(&mut reads).await?;
-            let mut history = parse_history(values)?;
-            if let (HistoryPart::Between { .. }, Some(history)) = (part, &mut history) {
-                history.messages.reverse();
-            }
-            Ok::<_, RedisError>(history)
-        };
-        let reply = self.timeouts.within(RESPONSE_TIMEOUT, read);
-        EngineResponse::Pending(
-            reply.map(|read| read.and_then(Result::ok).ok_or(EngineError::Unavailable)).boxed(),
-        )
-    }
-
     /// Returns a local log that is fed from Redis. It has the message `since`, unless Redis has lost it.
     pub(super) fn subscribe(
         &self,
@@ -307,24 +264,4 @@ fn parse_published(reply: Result<Value, RedisError>) -> Result<(Published, bool)
         Err(error) if was_rejected(&error) => Err(EngineError::Unavailable),
         Err(_) => Err(EngineError::OutcomeUnknown),
     }
-}
-
-/// Stream entry id of a message.
-fn entry_id(offset: u64) -> String {
-    format!("0-{offset}")
-}
-
-fn parse_history(
-    (time, (epoch, offset), first, log): (Value, (Option<String>, Option<i64>), Value, Value),
-) -> Result<Option<History>, RedisError> {
-    let (seconds, micros): (u64, u64) = from_redis_value(time)?;
-    let Some(epoch) = epoch else { return Ok(None) };
-    let (last, now_ms) = (parse_offset(offset.unwrap_or(0))?, seconds * 1000 + micros / 1000);
-    let first = OpenedChannel::entries(first, now_ms)?.first().map_or(last + 1, |entry| entry.offset);
-    let messages = OpenedChannel::entries(log, now_ms)?.into_iter().filter_map(|entry| {
-        let Content { kind, user, data, .. } = entry.content()?;
-        let (user, data) = (user.map(Cow::into_owned), data.as_str().to_owned());
-        Some(HistoryMessage { offset: entry.offset, age: entry.age, channel: None, user, kind, data })
-    });
-    Ok(Some(History { epoch: epoch.into(), bounds: LogBounds { first, last }, messages: messages.collect() }))
 }

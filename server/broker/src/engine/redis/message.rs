@@ -97,6 +97,11 @@ impl LogEntry {
         })
     }
 
+    /// Returns the size of the user and the data, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.text.as_ref().map_or(0, |(user, data)| user.as_ref().map_or(0, String::len) + data.len())
+    }
+
     /// Returns the content, or `None` if it is not valid and must not be sent to clients.
     pub(super) fn content(&self) -> Option<Content<'_>> {
         let (user, data) = self.text.as_ref()?;

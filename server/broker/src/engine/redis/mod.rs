@@ -18,6 +18,7 @@ mod detached_request;
 mod errors;
 mod feed;
 mod generation;
+mod history;
 mod keys;
 mod live_connection;
 mod message;
@@ -48,7 +49,7 @@ use encke_timeouts::Timeouts;
 use tokio::sync::oneshot;
 
 use crate::channel::{
-    Channel, ChannelGuard, ChannelName, Channels, HistoryPart, PublishId, Published, Subscriber,
+    Channel, ChannelGuard, ChannelName, Channels, HistoryLimit, HistoryPart, PublishId, Published, Subscriber,
 };
 use crate::engine::error::EngineError;
 use crate::engine::log_engine::{History, LogEngine};
@@ -116,7 +117,7 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
         &self,
         channel: &ChannelName,
         part: HistoryPart,
-        limit: usize,
+        limit: HistoryLimit,
     ) -> EngineResponse<Result<Option<History>, EngineError>> {
         self.client.read(channel, part, limit)
     }
