@@ -66,7 +66,8 @@ impl BackendReply {
     /// Creates a reply that approves the request of any hook: a client is who its token says, or anonymous with all
     /// permissions.
     pub fn approval_of(request: &BackendRequest) -> Self {
-        const ANONYMOUS: &str = r#"{"anonymous":true,"channels":{"*":["subscribe","publish","presence"]}}"#;
+        const ANONYMOUS: &str =
+            r#"{"anonymous":true,"channels":{"*":["subscribe","publish","presence","history"]}}"#;
         Self::json(match &*request.path {
             "/connect" if request.json()["user"].is_string() => r#"{"token":true}"#,
             "/connect" => ANONYMOUS,

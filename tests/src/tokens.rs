@@ -24,7 +24,7 @@ pub fn sign(claims: &Value, secret: &str) -> String {
 /// Returns a token for [`SECRET`] that was issued just now, does not expire and permits everything, unless
 /// these claims say otherwise.
 pub fn token(user: &str, claims: Value) -> String {
-    let all = ["subscribe", "publish", "presence"];
+    let all = ["subscribe", "publish", "presence", "history"];
     let mut token = json!({"sub": user, "iat": unix_time().as_secs_f64(), "channels": {"*": all}});
     let Value::Object(claims) = claims else { panic!("claims are an object: {claims}") };
     token.as_object_mut().expect("an object").extend(claims);

@@ -14,6 +14,8 @@ pub enum Permission {
     Publish,
     /// Permission to list a channel's subscribers.
     Presence,
+    /// Permission to read a channel's history without subscribing to the channel.
+    History,
 }
 
 impl Permission {
@@ -28,6 +30,7 @@ impl Permission {
             Self::Subscribe => "subscribe to",
             Self::Publish => "publish to",
             Self::Presence => "list the subscribers of",
+            Self::History => "read the history of",
         };
         format!(
             "no permission to {action} {channel} (`channels` of the token, or of the backend's response to `connect`)"
@@ -85,7 +88,9 @@ impl Rule {
         let names = allowed.as_array().ok_or(bad("contains a pattern without a list"))?;
         let permission = |name: &Value| {
             let permission = name.as_str().and_then(|name| name.parse::<Permission>().ok());
-            permission.ok_or(bad("contains a permission other than `subscribe`, `publish` and `presence`"))
+            permission.ok_or(bad(
+                "contains a permission other than `subscribe`, `publish`, `presence` and `history`",
+            ))
         };
         let allowed = names.iter().try_fold(0, |bits, name| Ok(bits | permission(name)?.bit()))?;
         Ok(Self { name: name.into(), prefix, allowed })
@@ -169,13 +174,16 @@ mod tests {
             (r#"{"news":"subscribe"}"#, "contains a pattern without a list"),
             (
                 r#"{"news":["read"]}"#,
-                "contains a permission other than `subscribe`, `publish` and `presence`",
+                "contains a permission other than `subscribe`, `publish`, `presence` and `history`",
             ),
             (
                 r#"{"news":["Subscribe"]}"#,
-                "contains a permission other than `subscribe`, `publish` and `presence`",
+                "contains a permission other than `subscribe`, `publish`, `presence` and `history`",
             ),
-            (r#"{"news":[1]}"#, "contains a permission other than `subscribe`, `publish` and `presence`"),
+            (
+                r#"{"news":[1]}"#,
+                "contains a permission other than `subscribe`, `publish`, `presence` and `history`",
+            ),
             (r#"{"a.*.b":[]}"#, "contains a pattern with a `*` that is not at its end"),
             (r#"{"a**":[]}"#, "contains a pattern with a `*` that is not at its end"),
             (r#"{"":[]}"#, "contains an empty pattern"),

@@ -257,7 +257,10 @@ fn claims_are_checked() {
         ),
         (
             r#"{"sub":"a","channels":{"news":["read"]}}"#,
-            bad("channels", "contains a permission other than `subscribe`, `publish` and `presence`"),
+            bad(
+                "channels",
+                "contains a permission other than `subscribe`, `publish`, `presence` and `history`",
+            ),
         ),
     ] {
         assert_eq!(identify(&auth, &token(claims)).map(|_| ()), result, "{claims}");

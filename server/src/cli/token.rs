@@ -16,8 +16,8 @@ pub(crate) struct TokenArgs {
     /// User name
     #[arg(long, value_name = "USER")]
     sub: String,
-    /// Permissions of the user, such as 'news=subscribe' or 'chat.*=subscribe,publish,presence' [default:
-    /// none]
+    /// Permissions of the user, such as 'news=subscribe' or 'chat.*=subscribe,publish' (also: presence,
+    /// history) [default: none]
     #[arg(long, value_name = "PATTERN=PERMISSIONS", value_parser = parse_allow)]
     allow: Vec<(String, Vec<Permission>)>,
     /// Channel that sessions join when they begin (repeatable)
@@ -65,7 +65,7 @@ fn parse_allow(text: &str) -> Result<(String, Vec<Permission>), String> {
     let (pattern, names) =
         text.split_once('=').ok_or("expected PATTERN=PERMISSIONS, as in 'news=subscribe'")?;
     let permission = |name: &str| {
-        let unknown = |_| format!("`{name}` is not one of subscribe, publish, presence");
+        let unknown = |_| format!("`{name}` is not one of subscribe, publish, presence, history");
         name.trim().parse::<Permission>().map_err(unknown)
     };
     let permissions = names.split(',').map(permission).collect::<Result<_, _>>()?;

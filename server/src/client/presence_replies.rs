@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn reply() -> PresenceReply {
-        Ok(SharedJson::from(&Success::Done))
+        Ok(SharedJson::new(&Success::Done))
     }
 
     #[test]

@@ -13,6 +13,7 @@ use encke_core::dialect::{
 
 use super::call::call;
 use super::errors::{owner_too_fast, too_fast};
+use super::history::history;
 use super::pending::{CommandKind, PendingCommands};
 use super::presence::presence;
 use super::publish::publish;
@@ -239,6 +240,7 @@ impl<D: Dialect, T: TextSink> CommandHandler<'_, D, T> {
             Command::Service { channel, data } => service(context, &channel, &data),
             Command::Call { method, data } => call(context, &method, &data),
             Command::Presence { channel } => presence(context, &channel),
+            Command::History { channel, page } => history(context, &channel, page),
             Command::Refresh { token } => return EngineResponse::Ready(self.refresh(&token)),
             Command::Ack { .. }
             | Command::Pong { .. }
@@ -292,16 +294,30 @@ const MAX_COST: u32 = 10;
 fn cost(command: &Command<'_>) -> u32 {
     match command {
         Command::Presence { .. } => 5,
-        Command::Subscribe { begin: StartPosition::Newest(messages), .. } => {
-            u32::try_from(messages / 64).map_or(MAX_COST, |more| more.saturating_add(2).min(MAX_COST))
-        }
+        Command::Subscribe { begin: StartPosition::Newest(messages), .. } => cost_of_reading(*messages),
+        Command::History { page, .. } => cost_of_reading(page.limit as u64),
         _ => 1,
     }
 }
 
+/// Returns the cost of reading this many messages.
+fn cost_of_reading(messages: u64) -> u32 {
+    u32::try_from(messages / 64).map_or(MAX_COST, |more| more.saturating_add(2).min(MAX_COST))
+}
+
 #[cfg(test)]
 mod tests {
+    use encke_core::dialect::{HistoryPage, HistoryRange};
+
     use super::*;
+
+    #[test]
+    fn a_history_counts_by_the_messages_that_it_asks_for() {
+        for (limit, expected) in [(1, 2), (50, 2), (64, 3), (256, 6)] {
+            let page = HistoryPage { range: HistoryRange::Newest, epoch: None, limit };
+            assert_eq!(cost(&Command::History { channel: "a".into(), page }), expected, "{limit}");
+        }
+    }
 
     #[test]
     fn a_subscribe_counts_by_the_messages_that_it_asks_for() {

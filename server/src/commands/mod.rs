@@ -4,6 +4,7 @@ mod call;
 mod context;
 mod errors;
 mod handler;
+mod history;
 mod pending;
 mod permission;
 mod presence;

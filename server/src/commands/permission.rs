@@ -31,8 +31,8 @@ impl CommandContext<'_> {
         Ok(name)
     }
 
-    /// Asks the backend whether the client may subscribe to a channel or list its subscribers. To be called after the
-    /// server's own checks have passed.
+    /// Asks the backend whether the client may subscribe to a channel, list its subscribers or read its history. To be
+    /// called after the server's own checks have passed.
     pub(super) fn approved_channel(self, permission: Permission, name: &ChannelName) -> ApprovedChannel {
         let Self { session, services, source } = self;
         services.approve(session, || session.quota_owner(source), permission, name)
@@ -92,7 +92,9 @@ impl Services {
         let max_bytes = self.settings.channel_name_bytes;
         match permission {
             Permission::Publish => ChannelName::for_publish(text, max_bytes),
-            Permission::Subscribe | Permission::Presence => ChannelName::new(text, max_bytes),
+            Permission::Subscribe | Permission::Presence | Permission::History => {
+                ChannelName::new(text, max_bytes)
+            }
         }
         .map_err(bad_channel)
     }
@@ -115,7 +117,9 @@ impl Services {
             Permission::Presence if !rules.presence => {
                 Err(forbidden("clients may not list the subscribers of this channel"))
             }
-            Permission::Publish | Permission::Presence | Permission::Subscribe => Ok(()),
+            Permission::Publish | Permission::Presence | Permission::Subscribe | Permission::History => {
+                Ok(())
+            }
         }
     }
 

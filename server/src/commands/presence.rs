@@ -66,7 +66,7 @@ fn render(name: &ChannelName, mut presence: Presence, is_named: bool) -> SharedJ
         user: member.user.map(Into::into),
         phase: member.phase.into(),
     });
-    SharedJson::from(&Success::Presence {
+    SharedJson::new(&Success::Presence {
         channel: name.as_str().into(),
         total,
         members: members.collect(),

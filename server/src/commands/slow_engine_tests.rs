@@ -10,6 +10,7 @@ use encke_core::close::CloseReason;
 use encke_core::dialect::TextSink;
 use encke_core::dialect::json::Json;
 use encke_core::session::Phase;
+use serde_json::Value;
 
 use super::pending::MAX_IN_FLIGHT;
 use super::{CommandContext, CommandHandler, Commands};
@@ -171,6 +172,65 @@ fn close_is_answered_after_pending_commands() {
     assert!(replies[0].starts_with(r#"{"reply":{"id":1,"#), "{replies:?}");
     assert_eq!(replies[1], r#"{"reply":{"id":2,"ok":{}}}"#);
     assert_eq!(world.attachment.session.phase(), Phase::Closed(CloseReason::Client));
+}
+
+/// Reads a page of the channel `a`. Returns the offsets of its messages, whether there are more, and the epoch.
+fn history(world: &mut SlowEngineWorld, fields: &str) -> (Vec<u64>, bool, Option<String>) {
+    world.receive(&format!(r#"{{"id":1,"history":{{"channel":"a"{fields}}}}}"#));
+    assert!(world.written.0.is_empty(), "the engine has not answered");
+    let reply: Value = serde_json::from_str(&world.answer_all().concat()).expect("a reply");
+    let page = &reply["reply"]["ok"];
+    let messages = page["messages"].as_array().expect("messages").iter();
+    let offsets = messages.map(|message| message["offset"].as_u64().expect("a number"));
+    (offsets.collect(), page["more"] == true, page["epoch"].as_str().map(ToOwned::to_owned))
+}
+
+#[test]
+fn a_history_is_read_in_pages() {
+    let mut world = SlowEngineWorld::new();
+    assert_eq!(history(&mut world, ""), (vec![], false, None), "the channel does not exist");
+    (1..=10).for_each(|number| world.publish(number));
+    world.answer_all();
+    let (offsets, has_more, epoch) = history(&mut world, r#","limit":4"#);
+    assert_eq!((offsets, has_more), (vec![7, 8, 9, 10], true));
+    let epoch = epoch.expect("an epoch");
+    let with_epoch = format!(r#","before":7,"limit":4,"epoch":"{epoch}""#);
+    for (fields, offsets, has_more) in [
+        ("", (1..=10).collect(), false),
+        (&*with_epoch, vec![3, 4, 5, 6], true),
+        (r#","before":3,"limit":4"#, vec![1, 2], false),
+        (r#","before":3,"limit":2"#, vec![1, 2], false),
+        (r#","before":1"#, vec![], false),
+        (r#","since":0,"limit":4"#, vec![1, 2, 3, 4], true),
+        (r#","since":4,"limit":6"#, (5..=10).collect(), false),
+        (r#","since":10"#, vec![], false),
+        (r#","since":18446744073709551615"#, vec![], false),
+        (r#","before":7,"epoch":"other""#, vec![], false),
+        (r#","since":7,"epoch":"other""#, vec![], false),
+    ] {
+        assert_eq!(history(&mut world, fields), (offsets, has_more, Some(epoch.clone())), "{fields}");
+    }
+}
+
+#[test]
+fn a_page_of_history_is_limited_in_bytes() {
+    let mut world = SlowEngineWorld::new();
+    for bytes in [1, 40_000, 100_000, 20_000, 40_000] {
+        let data = "x".repeat(bytes);
+        world.receive(&format!(r#"{{"publish":{{"channel":"a","data":"{data}"}}}}"#));
+    }
+    world.answer_all();
+    for (fields, offsets, has_more) in [
+        ("", vec![4, 5], true),
+        (r#","before":4"#, vec![3], true),
+        (r#","before":3"#, vec![1, 2], false),
+        (r#","since":0"#, vec![1, 2], true),
+        (r#","since":2"#, vec![3], true),
+        (r#","since":3"#, vec![4, 5], false),
+    ] {
+        let (read, more, _) = history(&mut world, fields);
+        assert_eq!((read, more), (offsets, has_more), "{fields}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! every JSON parser must accept the data that a client publishes.
 
 use encke_core::dialect::json::{ByPattern, EncodedMessage, EncodedPattern, ServerMessage, parse_command};
-use encke_core::dialect::{Command, Since, StartPosition};
+use encke_core::dialect::{Command, HistoryPage, HistoryRange, Since, StartPosition};
 use encke_core::message::{CompactJson, Content, MAX_DEPTH, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -47,6 +47,7 @@ fn check_command(command: &Command<'_>, sent: &Value) {
         }
         Command::Unsubscribe { channel } => ("unsubscribe", json!([channel])),
         Command::Presence { channel } => ("presence", json!([channel])),
+        Command::History { channel, page } => return check_history(channel, page, &sent["history"]),
         Command::Publish { channel, key, .. } => {
             ("publish", json!([channel, key.as_ref().map(|key| key.as_str())]))
         }
@@ -73,6 +74,24 @@ fn check_command(command: &Command<'_>, sent: &Value) {
     let fields = fields.into_iter().filter(|field| !field.is_null());
     let expected = expected.as_array().into_iter().flatten().filter(|field| !field.is_null());
     assert!(fields.eq(expected), "{command:?}: {sent}");
+}
+
+/// Checks that a page of history is the one that a strict parser finds.
+fn check_history(channel: &str, page: &HistoryPage<'_>, body: &Value) {
+    // Fields in arrays have no names.
+    if body.is_array() {
+        return;
+    }
+    let (before, since) = match page.range {
+        HistoryRange::Newest => (None, None),
+        HistoryRange::Before(offset) => (Some(offset), None),
+        HistoryRange::After(offset) => (None, Some(offset)),
+    };
+    let read = (body["before"].as_u64(), body["since"].as_u64(), body["epoch"].as_str());
+    assert_eq!(read, (before, since, page.epoch.as_deref()), "{body}");
+    let limit = body["limit"].as_u64().unwrap_or(HistoryPage::DEFAULT_MESSAGES as u64);
+    assert_eq!((limit, &body["channel"]), (page.limit as u64, &json!(channel)), "{body}");
+    assert!((1..=HistoryPage::MAX_MESSAGES).contains(&page.limit), "{body}");
 }
 
 /// Checks that published data is accepted if and only if a strict parser accepts it and it is not nested too

@@ -110,6 +110,7 @@ fn check_permissions(identity: &Identity, claim: &Value) {
             (Permission::Subscribe, "subscribe"),
             (Permission::Publish, "publish"),
             (Permission::Presence, "presence"),
+            (Permission::History, "history"),
         ] {
             assert_eq!(
                 identity.allows(permission, &channel),

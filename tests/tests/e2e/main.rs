@@ -52,6 +52,8 @@ mod healthcheck;
 mod heavy;
 // Pings, pongs and their timing.
 mod heartbeat;
+// The command `history`.
+mod history;
 // HTTP itself: headers of all responses, and clients with special requests.
 mod http;
 // Joins and leaves in namespaces with `join_leave`.

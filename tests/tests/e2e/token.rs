@@ -20,7 +20,7 @@ fn a_token_is_printed() {
 
 #[test]
 fn invalid_token_options_are_refused() {
-    let scope = "`read` is not one of subscribe, publish, presence";
+    let scope = "`read` is not one of subscribe, publish, presence, history";
     for (options, environment, message) in [
         (&["--sub", "alice"][..], &[][..], "auth.secret is not set"),
         (&["--sub", "alice", "--kid", "b"], &[SECRET], "`b`"),

@@ -124,22 +124,24 @@ fn token_is_accepted_in_the_query_and_in_a_header() {
 fn token_determines_the_permissions_of_a_client() {
     let server = RunningServer::with_tokens(&[]);
     let channels = json!({
-        "read": ["subscribe"], "write": ["publish"], "look": ["presence"],
-        "all.*": ["subscribe", "publish", "presence"],
+        "read": ["subscribe"], "write": ["publish"], "look": ["presence"], "past": ["history"],
+        "all.*": ["subscribe", "publish", "presence", "history"],
     });
     let mut client = server.client_with(&token("alice", channels));
     // Publish before subscribing: a subscriber would receive its own message before the next reply.
-    for (channel, publish, presence, subscribe) in [
-        ("read", false, false, true),
-        ("write", true, false, false),
-        ("look", false, true, false),
-        ("all.one", true, true, true),
-        ("all", false, false, false),
-        ("reader", false, false, false),
+    for (channel, publish, presence, history, subscribe) in [
+        ("read", false, false, false, true),
+        ("write", true, false, false, false),
+        ("look", false, true, false, false),
+        ("past", false, false, true, false),
+        ("all.one", true, true, true, true),
+        ("all", false, false, false, false),
+        ("reader", false, false, false, false),
     ] {
         for (command, may) in [
             (json!({"id": 1, "publish": {"channel": channel, "data": 1}}), publish),
             (json!({"id": 1, "presence": {"channel": channel}}), presence),
+            (json!({"id": 1, "history": {"channel": channel}}), history),
             (json!({"id": 1, "subscribe": {"channel": channel}}), subscribe),
         ] {
             let reply = client.request(&command);

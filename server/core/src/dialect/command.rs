@@ -69,6 +69,13 @@ pub enum Command<'a> {
         /// Name of the channel.
         channel: Cow<'a, str>,
     },
+    /// Read a page of a channel's history.
+    History {
+        /// Name of the channel.
+        channel: Cow<'a, str>,
+        /// The page.
+        page: HistoryPage<'a>,
+    },
     /// Acknowledge all messages up to `seq`.
     Ack {
         /// Seq of the last message received.
@@ -122,6 +129,9 @@ impl Command<'_> {
             }
             Self::Call { method, data } => Command::Call { method: owned(method), data: owned(data) },
             Self::Presence { channel } => Command::Presence { channel: owned(channel) },
+            Self::History { channel, page } => {
+                Command::History { channel: owned(channel), page: page.into_owned() }
+            }
             Self::Ack { seq } => Command::Ack { seq },
             Self::Pong { seq } => Command::Pong { seq },
             Self::Hold { hold, seq, token } => Command::Hold { hold, seq, token: token.map(owned) },
@@ -165,6 +175,42 @@ impl StartPosition<'_> {
             Self::Newest(count) => StartPosition::Newest(count),
             Self::Unknown(count) => StartPosition::Unknown(count),
         }
+    }
+}
+
+/// Page of a channel's history that a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryPage<'a> {
+    /// Messages to choose from.
+    pub range: HistoryRange,
+    /// Epoch of the log to which the offset of the range belongs, if the client states it. The page is empty if
+    /// the log has another epoch.
+    pub epoch: Option<Cow<'a, str>>,
+    /// Maximum number of messages, from 1 to [`Self::MAX_MESSAGES`].
+    pub limit: usize,
+}
+
+/// Range of offsets of a [`HistoryPage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryRange {
+    /// The newest messages.
+    Newest,
+    /// The newest messages before this offset.
+    Before(u64),
+    /// The oldest messages after this offset.
+    After(u64),
+}
+
+impl HistoryPage<'_> {
+    /// Greatest `limit`.
+    pub const MAX_MESSAGES: usize = 256;
+    /// `limit` of a command that states none.
+    pub const DEFAULT_MESSAGES: usize = 50;
+
+    /// Detaches the page from the text of the command.
+    #[must_use]
+    pub fn into_owned(self) -> HistoryPage<'static> {
+        HistoryPage { range: self.range, epoch: self.epoch.map(owned), limit: self.limit }
     }
 }
 

@@ -121,7 +121,7 @@ pub enum Success<'a> {
         #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
         incomplete: Vec<Cow<'a, str>>,
     },
-    /// A result that several clients receive.
+    /// A result that several clients receive, or whose fields only the server knows.
     #[serde(skip_deserializing)]
     Shared(SharedJson),
     /// Result of [`super::Command::Publish`].
@@ -148,13 +148,18 @@ pub enum Success<'a> {
     Done,
 }
 
-/// JSON that was written once for several clients.
+/// JSON that was written before, possibly once for several clients.
 #[derive(Clone, Debug)]
 pub struct SharedJson(Arc<RawValue>);
 
-impl From<&Success<'_>> for SharedJson {
-    fn from(success: &Success<'_>) -> Self {
-        let json = to_raw_value(success).expect("serializing our own types cannot fail");
+impl SharedJson {
+    /// Writes a value of one of our own types, whose serialization cannot fail.
+    ///
+    /// # Panics
+    /// Panics if serialization fails.
+    #[must_use]
+    pub fn new(value: &impl Serialize) -> Self {
+        let json = to_raw_value(value).expect("serializing our own types cannot fail");
         Self(json.into())
     }
 }

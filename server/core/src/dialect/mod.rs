@@ -13,7 +13,9 @@ mod name;
 mod ping_frame;
 mod publish_key;
 
-pub use command::{Command, CommandError, CommandRequest, ErrorCode, Since, StartPosition};
+pub use command::{
+    Command, CommandError, CommandRequest, ErrorCode, HistoryPage, HistoryRange, Since, StartPosition,
+};
 pub use event::{Member, Response, ServerEvent, SharedJson, Success, UserPresence};
 pub use name::DialectName;
 pub use ping_frame::{ping_payload, pong_seq};

@@ -4,14 +4,13 @@ use encke_broker::channel::{
     BusyChannel, Busyness, ChannelName, ChannelView, HistoryMessage, HistoryPart, InvalidChannelName,
     MAX_BUSIEST,
 };
-use encke_core::message::ContentKind;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use super::call::ApiCall;
 use super::millis;
 use crate::admin::context::Context;
+use crate::client::HistoryEntry;
 use crate::http::reply::json;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::Channel;
@@ -51,26 +50,6 @@ struct ChannelHistory<'a> {
     first: u64,
     last: u64,
     messages: Vec<HistoryEntry>,
-}
-
-#[derive(Serialize)]
-struct HistoryEntry {
-    offset: u64,
-    /// Channel of the message. Only set in the history of a pattern.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    channel: Option<String>,
-    /// User whose client published the message, if it was not anonymous.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<String>,
-    age_ms: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
-    /// Session that joined the channel. Set instead of `data`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    joined: Option<Box<RawValue>>,
-    /// Session that left the channel. Set instead of `data`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    left: Option<Box<RawValue>>,
 }
 
 /// `GET /api/channels?sort=&limit=&cursor=`
@@ -125,12 +104,16 @@ pub(super) async fn history(call: ApiCall) -> Result<Reply, ApiError> {
     let (limit, name) = (query.limit()?, name_of(&call)?);
     let history = call.context.client.logs.engine.read(&name, part, limit.into()).await?;
     let history = history.ok_or_else(|| no_such_channel(&name))?;
+    let entry = |message: HistoryMessage| {
+        let age_ms = millis(message.age);
+        HistoryEntry::for_api(message, age_ms)
+    };
     Ok(json(&ChannelHistory {
         channel: name.as_str(),
         epoch: &history.epoch,
         first: history.bounds.first,
         last: history.bounds.last,
-        messages: history.messages.into_iter().map(HistoryEntry::from).collect(),
+        messages: history.messages.into_iter().map(entry).collect(),
     }))
 }
 
@@ -179,25 +162,5 @@ impl BusiestSummary {
     #[expect(clippy::cast_precision_loss, reason = "a log has far fewer messages than 2^53")]
     fn of(busy: &BusyChannel) -> Self {
         Self { summary: ChannelSummary::of(busy.view.clone()), rate: busy.millirate as f64 / 1e3 }
-    }
-}
-
-impl From<HistoryMessage> for HistoryEntry {
-    fn from(message: HistoryMessage) -> Self {
-        let json = RawValue::from_string(message.data).expect("what is published was read as JSON before");
-        let (data, joined, left) = match message.kind {
-            ContentKind::Data => (Some(json), None, None),
-            ContentKind::Joined => (None, Some(json), None),
-            ContentKind::Left => (None, None, Some(json)),
-        };
-        Self {
-            offset: message.offset,
-            channel: message.origin.map(|origin| origin.channel.to_string()),
-            user: message.user,
-            age_ms: millis(message.age),
-            data,
-            joined,
-            left,
-        }
     }
 }

@@ -18,6 +18,7 @@ enum Action {
     SubscribeSince,
     Publish,
     Presence,
+    History,
     /// The token names the channel in `join`.
     Join,
     /// The URL of an event stream or a poll names the channel.
@@ -52,6 +53,10 @@ const NO_PRESENCE: Refusal = (
     "forbidden",
     "no permission to list the subscribers of this channel (`channels` of the token, or of the backend's response to `connect`)",
 );
+const NO_HISTORY: Refusal = (
+    "forbidden",
+    "no permission to read the history of this channel (`channels` of the token, or of the backend's response to `connect`)",
+);
 const DENIED: Refusal = ("moderated", "not here");
 /// Logged only.
 const NOT_JOINED: Refusal = ("not joined", "not here");
@@ -66,7 +71,7 @@ const fn subscribe_row(action: Action) -> Row {
     Row { action, claims: NO_SUBSCRIBE, namespace: None, backend: DENIED, claims_of_replaced: NO_SUBSCRIBE }
 }
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
     subscribe_row(Action::Subscribe),
     subscribe_row(Action::SubscribeLast),
     subscribe_row(Action::SubscribeSince),
@@ -83,6 +88,13 @@ const ROWS: [Row; 7] = [
         namespace: Some(("forbidden", "clients may not list the subscribers of this channel")),
         backend: DENIED,
         claims_of_replaced: NO_PRESENCE,
+    },
+    Row {
+        action: Action::History,
+        claims: NO_HISTORY,
+        namespace: None,
+        backend: DENIED,
+        claims_of_replaced: NO_HISTORY,
     },
     Row {
         action: Action::Join,
@@ -187,7 +199,7 @@ fn permissions_are_checked_in_the_order_of_the_table() {
 fn expected(action: Action, actual: &str, refusal: Option<Refusal>) -> Outcome {
     match (refusal, action) {
         (Some((code, message)), _) => Err((code.to_owned(), message.to_owned())),
-        (None, Action::Publish | Action::Presence) => Ok(Vec::new()),
+        (None, Action::Publish | Action::Presence | Action::History) => Ok(Vec::new()),
         (None, _) => Ok(vec![actual.to_owned()]),
     }
 }
@@ -199,7 +211,8 @@ fn attempt(
     channel: &str,
     is_allowed: bool,
 ) -> Option<Outcome> {
-    let allowed = |channel: &str| (channel.to_owned(), json!(["subscribe", "publish", "presence"]));
+    let allowed =
+        |channel: &str| (channel.to_owned(), json!(["subscribe", "publish", "presence", "history"]));
     let channels = ["/open", "/private", "/quiet/*", "/to/*", STREAM].map(allowed);
     let mut claims = json!({"channels": serde_json::Map::from_iter(channels)});
     if action == Action::Join {
@@ -225,7 +238,7 @@ fn attempt(
         Action::Url => Err(link.unsubscribed()),
         _ => link.command(action, channel)?,
     };
-    let is_subscribing = !matches!(action, Action::Publish | Action::Presence);
+    let is_subscribing = !matches!(action, Action::Publish | Action::Presence | Action::History);
     Some(outcome.map(|()| {
         if is_subscribing {
             until("the session is subscribed", || !subscriptions(server, &session).is_empty());
@@ -356,6 +369,7 @@ impl ClientConnection {
             }
             Action::Publish => json!({"id": 1, "publish": {"channel": channel, "data": 1}}),
             Action::Presence => json!({"id": 1, "presence": {"channel": channel}}),
+            Action::History => json!({"id": 1, "history": {"channel": channel}}),
             Action::Join | Action::Url => panic!("there is no such command"),
         };
         let reply = match self {

@@ -87,10 +87,13 @@ fn requested_name_lasts_as_long_as_the_subscription() {
     let mut client = server.client_of("alice");
     let session = client.hello.session.clone();
     let presence = json!({"id": 3, "presence": {"channel": "/my/news"}});
+    let history = json!({"id": 4, "history": {"channel": "/my/news"}});
+    server.admin.publish("/alice/news", "past");
     // Only the first subscribe calls the backend.
     for _ in 0..3 {
         assert_eq!(reply(&mut client, &subscribe("/my/news"))["ok"]["channel"], "/alice/news");
         assert_eq!(reply(&mut client, &presence)["ok"]["total"], 1);
+        assert_eq!(reply(&mut client, &history)["ok"]["messages"][0]["data"], "past");
     }
     assert_eq!(backend.requests().len(), 1);
     client.request(unsubscribe("/my/news"));

@@ -16,6 +16,8 @@ mod access;
 mod epochs;
 // A Redis that is killed, restarted or replaced, and loses messages.
 mod faults;
+// The command `history`, on servers without a log of the channel.
+mod history;
 // Joins and leaves over several servers.
 mod join_leave;
 // Links that fail in one direction, a frozen Redis, and a slow server that Redis disconnects.

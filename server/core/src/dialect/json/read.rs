@@ -6,7 +6,10 @@ use serde::de::{self, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::dialect::json_fields::Text;
-use crate::dialect::{Command, CommandError, CommandRequest, ErrorCode, PublishKey, Since, StartPosition};
+use crate::dialect::{
+    Command, CommandError, CommandRequest, ErrorCode, HistoryPage, HistoryRange, PublishKey, Since,
+    StartPosition,
+};
 
 /// Maximum length of a command name quoted in an error.
 const MAX_NAME_CHARS: usize = 32;
@@ -48,6 +51,7 @@ fn read<'a>(name: &str, body: &'a RawValue) -> serde_json::Result<Option<Command
         })?,
         "presence" => serde_json::from_str(body)
             .map(|ChannelBody { channel }| Command::Presence { channel: channel.0 })?,
+        "history" => serde_json::from_str(body).and_then(HistoryBody::into_command)?,
         "refresh" => {
             serde_json::from_str(body).map(|RefreshBody { token }| Command::Refresh { token: token.0 })?
         }
@@ -90,6 +94,37 @@ impl<'a> SubscribeBody<'a> {
             }
         };
         Ok(Command::Subscribe { channel: self.channel.0, begin })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HistoryBody<'a> {
+    #[serde(borrow)]
+    channel: Text<'a>,
+    before: Option<u64>,
+    since: Option<u64>,
+    #[serde(borrow)]
+    epoch: Option<Text<'a>>,
+    limit: Option<usize>,
+}
+
+impl<'a> HistoryBody<'a> {
+    fn into_command(self) -> serde_json::Result<Command<'a>> {
+        let range = match (self.before, self.since) {
+            (None, None) => HistoryRange::Newest,
+            (Some(offset), None) => HistoryRange::Before(offset),
+            (None, Some(offset)) => HistoryRange::After(offset),
+            (Some(_), Some(_)) => {
+                return Err(serde_json::Error::custom("`before` and `since` exclude each other"));
+            }
+        };
+        let (limit, max) = (self.limit.unwrap_or(HistoryPage::DEFAULT_MESSAGES), HistoryPage::MAX_MESSAGES);
+        if !(1..=max).contains(&limit) {
+            return Err(serde_json::Error::custom(format_args!("`limit` must be from 1 to {max}")));
+        }
+        let page = HistoryPage { range, epoch: self.epoch.map(|Text(epoch)| epoch), limit };
+        Ok(Command::History { channel: self.channel.0, page })
     }
 }
 

@@ -7,7 +7,8 @@ use super::*;
 use crate::close::CloseCode;
 use crate::dialect::json::EncodedMessage;
 use crate::dialect::{
-    Command, CommandError, ErrorCode, Member, PublishKey, Since, StartPosition, Success, UserPresence,
+    Command, CommandError, ErrorCode, HistoryPage, HistoryRange, Member, PublishKey, SharedJson, Since,
+    StartPosition, Success, UserPresence,
 };
 use crate::message::{CompactJson, Content, ContentKind, JsonString, Message, SubscriberInfo};
 
@@ -91,6 +92,13 @@ fn server_messages_have_the_specified_bytes() {
         let read: ServerMessage<'_> =
             serde_json::from_str(text).expect("a client reads what the server writes");
         assert_eq!(read.to_json(), text);
+    }
+}
+
+fn history(range: HistoryRange, epoch: Option<&str>, limit: usize) -> Command<'_> {
+    Command::History {
+        channel: "news".into(),
+        page: HistoryPage { range, epoch: epoch.map(Into::into), limit },
     }
 }
 
@@ -200,7 +208,11 @@ fn errors_and_successes_with_an_id_are_answered() {
         Response { id: Some(5), result: Ok(presence(members, users, Vec::new())) },
         Response {
             id: Some(6),
-            result: Ok(Success::Shared((&presence(Vec::new(), Vec::new(), vec!["n_1".into()])).into())),
+            result: Ok(Success::Shared(SharedJson::new(&presence(
+                Vec::new(),
+                Vec::new(),
+                vec!["n_1".into()],
+            )))),
         },
         Response { id: Some(7), result: Ok(Success::Called { data: r#"{"a":[1e3,"\u00e4"]}"#.into() }) },
         Response { id: Some(8), result: Err(own) },
@@ -453,6 +465,17 @@ fn commands_are_read() {
             Command::Publish { channel: "".into(), data: "null".into(), key: None },
         ),
         (r#"{"presence":{"channel":"news"}}"#, None, Command::Presence { channel: "news".into() }),
+        (r#"{"history":{"channel":"news"}}"#, None, history(HistoryRange::Newest, None, 50)),
+        (
+            r#"{"id":1,"history":{"limit":256,"before":7,"channel":"news","epoch":"e"}}"#,
+            Some(1),
+            history(HistoryRange::Before(7), Some("e"), 256),
+        ),
+        (
+            r#"{"history":{"channel":"news","since":0,"before":null,"limit":1}}"#,
+            None,
+            history(HistoryRange::After(0), None, 1),
+        ),
         (
             r#"{"id":8,"call":{"method":"a","data":{ "b":1 }}}"#,
             Some(8),
@@ -497,6 +520,26 @@ fn invalid_commands_are_refused_with_a_reason() {
             Malformed,
             "subscribe: `since` and `last` exclude each other",
         ),
+        (
+            r#"{"id":3,"history":{"channel":"a","before":1,"since":1}}"#,
+            Some(3),
+            Malformed,
+            "history: `before` and `since` exclude each other",
+        ),
+        (
+            r#"{"id":3,"history":{"channel":"a","limit":0}}"#,
+            Some(3),
+            Malformed,
+            "history: `limit` must be from 1 to 256",
+        ),
+        (
+            r#"{"id":3,"history":{"channel":"a","limit":257}}"#,
+            Some(3),
+            Malformed,
+            "history: `limit` must be from 1 to 256",
+        ),
+        (r#"{"id":3,"history":{"channel":"a","before":-1}}"#, Some(3), Malformed, "history: invalid value"),
+        (r#"{"id":3,"history":{"channel":"a","last":1}}"#, Some(3), Malformed, "history: unknown field"),
         (r#"{"id":4,"dance":{}}"#, Some(4), UnknownCommand, "unknown command \"dance\""),
     ];
     for (text, id, code, message) in table {
