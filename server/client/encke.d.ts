@@ -49,6 +49,8 @@ export interface Client {
    */
   publish(channel: string, data: unknown, options?: { key?: string }): Promise<Position>;
   presence(channel: string): Promise<Presence>;
+  /** Reads a page of a channel's history. Needs the permission `history`, but no subscription. */
+  history<T = any>(channel: string, options?: HistoryOptions): Promise<HistoryPage<T>>;
   /** Calls the backend. Fails with `outcome_unknown` if the connection is lost before the reply. */
   call<T = any>(method: string, data?: unknown): Promise<{ data: T }>;
   /** Ends the session. Unanswered commands fail with `closed`. Resolves when the server has been notified, if it is reachable. */
@@ -149,6 +151,42 @@ export interface Presence {
   /** Whether there are more sessions than `present` lists. */
   truncated?: boolean;
   incomplete?: string[];
+}
+
+/** Default: the newest messages. `before` and `since` exclude each other. */
+export interface HistoryOptions {
+  /** The newest messages with a smaller offset. */
+  before?: number;
+  /** The first messages with a greater offset. */
+  since?: number;
+  /** Epoch to which the offset belongs. If the channel has another one, the page is empty. */
+  epoch?: string;
+  /** Maximum number of messages, from 1 to 256. Default: 50. The server also limits the size of a page. */
+  limit?: number;
+}
+
+export interface HistoryPage<T = any> {
+  /** Oldest message first. */
+  messages: HistoryMessage<T>[];
+  /** Undefined if the channel does not exist. */
+  epoch?: string;
+  /** Whether there are older messages or, with `since`, newer ones. */
+  more: boolean;
+}
+
+export interface HistoryMessage<T = any> {
+  /** Offset in the channel or the pattern whose history this is. */
+  offset: number;
+  /** Undefined if `joined` or `left` is set. */
+  data: T;
+  /** Where the message was published; only in the history of a pattern. */
+  channel?: string;
+  channel_epoch?: string;
+  channel_offset?: number;
+  user?: string;
+  at_ms?: number;
+  joined?: Follower;
+  left?: Follower;
 }
 
 /**

@@ -397,6 +397,7 @@ export function connect(url, options = {}) {
     unsubscribe: (channel) => submit("unsubscribe", { channel }),
     publish: (channel, data, { key = keys + lastId } = {}) => submit("publish", { channel, data, key }),
     presence: (channel) => submit("presence", { channel }),
+    history: (channel, options) => submit("history", { channel, ...options }),
     call: (method, data) => submit("call", { method, data }),
     async close() {
       if (state === "closed") return;

@@ -8,6 +8,7 @@ use encke_tests::{Backend, BackendReply, Relay, RunningServer, Script};
 use serde_json::{Value, json};
 
 use super::{KINDS, KINDS_WITH_ONE_PAGE, assert_news, await_open, data, session_id};
+use crate::history::offsets;
 
 /// Makes the client send a command and returns the reply or the error.
 #[track_caller]
@@ -54,6 +55,25 @@ fn commands_are_answered() {
         let received = [5, 6, 7].map(|nth| client.await_value("message", nth)["data"].clone());
         assert_eq!(received, [2, 3, 4], "{kind:?}");
         assert_eq!(client.count("gap"), 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_history_is_read_in_pages() {
+    for kind in KINDS_WITH_ONE_PAGE {
+        let server = RunningServer::with(&[]);
+        let mut client = kind.start(&server, server.public, &json!({}));
+        client.await_object("ready", 1);
+        server.admin.publish_each("news", 1..=4);
+        let newest = request(&mut client, &json!(["history", "news", {"limit": 3}]));
+        assert_eq!((offsets(&newest), &newest["more"]), (vec![2, 3, 4], &json!(true)), "{kind:?}: {newest}");
+        let before = json!({"before": 2, "epoch": newest["epoch"]});
+        let oldest = request(&mut client, &json!(["history", "news", before]));
+        assert_eq!((offsets(&oldest), &oldest["more"]), (vec![1], &json!(false)), "{kind:?}: {oldest}");
+        let other_epoch = request(&mut client, &json!(["history", "news", {"since": 2, "epoch": "x"}]));
+        assert_eq!((offsets(&other_epoch), &other_epoch["epoch"]), (vec![], &newest["epoch"]), "{kind:?}");
+        let all = request(&mut client, &json!(["history", "news"]));
+        assert_eq!(offsets(&all), [1, 2, 3, 4], "{kind:?}");
     }
 }
 
