@@ -7,7 +7,8 @@ const TEMPLATES = [
   { title: "subscribe, with the last 20 messages", command: { id: 2, subscribe: { channel: "news", last: 20 } } },
   { title: "publish", command: { id: 3, publish: { channel: "news", data: { any: "json" } } } },
   { title: "presence", command: { id: 4, presence: { channel: "news" } } },
-  { title: "unsubscribe", command: { id: 5, unsubscribe: { channel: "news" } } },
+  { title: "history", command: { id: 5, history: { channel: "news", limit: 20 } } },
+  { title: "unsubscribe", command: { id: 6, unsubscribe: { channel: "news" } } },
   { title: "close: end the session", command: { close: {} } },
 ];
 
