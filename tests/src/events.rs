@@ -106,10 +106,13 @@ impl<S: Transport> EventStream<S> {
         }
     }
 
-    /// Returns the id and the object of the next event.
+    /// Returns the id and the object of the next event. Skips ids without data, which an `EventSource` does not
+    /// report to its page, either.
     #[track_caller]
     pub fn object(&mut self) -> (Option<String>, Value) {
-        let event = self.event();
+        let is_id_alone = |event: &String| event.starts_with("id: ") && !event.contains('\n');
+        let event =
+            std::iter::repeat_with(|| self.event()).find(|event| !is_id_alone(event)).expect("endless");
         let field =
             |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(ToOwned::to_owned);
         let data = field("data: ").unwrap_or_else(|| panic!("no data: {event}"));

@@ -17,6 +17,9 @@ fn epoch(server: &RunningServer, channel: &str) -> String {
 
 /// Key of `news` in event ids: the first bytes of its SHA-256 digest.
 const NEWS: &str = "19fba0e9";
+/// Keys of `a` and `b`.
+const A: &str = "ca978112";
+const B: &str = "3e23e816";
 
 /// Returns the event id after message `offset` of `news`, which is message `seq` of the session.
 fn id_at(server: &RunningServer, token: &str, seq: u64, offset: u64) -> String {
@@ -245,6 +248,42 @@ fn ids_name_channels_of_commands() {
     let (gap, message) = if first["gap"].is_null() { (second, first) } else { (first, second) };
     assert_eq!((&message["message"]["channel"], &message["message"]["data"]), (&json!("b"), &json!(2)));
     assert_eq!((&gap["gap"]["channel"], &gap["gap"]["from"]), (&json!("c"), &Value::Null));
+}
+
+/// A client whose stream has had no event since a command has subscribed its session does not miss messages without
+/// a gap, either.
+#[test]
+fn new_channels_are_named_by_an_id_without_data() {
+    let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+    let (mut events, hello) = EventStream::greeted(server.public, "channels=news");
+    let command = json!({"id": 1, "subscribe": {"channel": "a"}});
+    for _ in 0..2 {
+        let query = format!("resume={}", hello.resume);
+        let answer = PollClient::connect(server.public).post(&query, &command).json();
+        assert_eq!(answer[0]["reply"]["ok"]["channel"], "a", "{answer}");
+    }
+    let path = format!("/api/sessions/{}/subscribe", hello.session);
+    let subscribed = server.admin.post(&path, json!({"channel": "b"}));
+    assert_eq!(subscribed.status, 200, "{subscribed:?}");
+    let unknown = |channel, key| format!("{key}:{}:{}", epoch(&server, channel), u64::MAX);
+    let news = id_at(&server, &hello.resume, 0, 0);
+    let with_a = format!("{news},{}", unknown("a", A));
+    assert_eq!(events.event(), format!("id: {with_a}"), "it is sent once");
+    let with_b = format!("{with_a},{}", unknown("b", B));
+    assert_eq!(events.event(), format!("id: {with_b}"));
+    let (_, notice) = events.object();
+    assert_eq!(notice["subscribed"]["channel"], "b", "{notice}");
+    server.admin.publish("news", 1);
+    assert_eq!(events.object().1["message"]["seq"], 1, "an id without data has no seq");
+    drop(events);
+    server.await_removal(&hello.session);
+    server.admin.publish("a", 1);
+    let mut again = EventStream::reconnect(server.public, "channels=news,a,new", &with_a);
+    assert!(!again.hello().recovered);
+    let (first, second) = (again.object().1, again.object().1);
+    let (gap, message) = if first["gap"].is_null() { (second, first) } else { (first, second) };
+    assert_eq!((&gap["gap"]["channel"], &gap["gap"]["from"]), (&json!("a"), &Value::Null), "{gap}");
+    assert_eq!(message["message"]["channel"], "news", "{message}");
 }
 
 /// A page's URL is the same each time, so the position in the event id takes precedence over `last`.

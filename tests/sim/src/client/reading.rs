@@ -84,7 +84,8 @@ impl Simulation {
             let is_bayeux = link.carrier == Carrier::BayeuxSocket;
             match link.next_item() {
                 Ok(None) => return,
-                Ok(Some(ReceivedItem::Nothing)) => {}
+                // An event without data may have an id.
+                Ok(Some(ReceivedItem::Nothing)) => self.clients[client].note_event_id(),
                 Ok(Some(ReceivedItem::Text(text))) if is_bayeux => {
                     self.receive_bayeux_text(client, connection, &text);
                 }

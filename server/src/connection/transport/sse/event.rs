@@ -43,6 +43,12 @@ impl EventWriter<'_> {
         self.write_plain(event);
     }
 
+    /// Writes an id without an event. A client remembers the id, but its code does not see it.
+    pub(super) fn write_id_alone(&mut self, seq: u64) {
+        self.write_id(seq);
+        self.out.push(b'\n');
+    }
+
     fn write_id(&mut self, seq: u64) {
         write!(self.out, "id: {}:{seq}", self.token).expect("writing to a Vec cannot fail");
         self.positions.write(self.out);
@@ -119,12 +125,15 @@ mod tests {
         let mut positions = Positions::default();
         let mut events = EventWriter { out: &mut out, token: "s_a.b", positions: &mut positions };
         events.write_numbered(7, &ServerEvent::Unsubscribed { channel: "news", reason: "forbidden" });
+        let mut events = EventWriter { out: &mut out, token: "s_a.b", positions: &mut positions };
+        events.write_id_alone(8);
         write_heartbeat(&mut out);
         let entropy = Entropy::system();
         write_farewell(&mut out, CloseCode::Kicked, &entropy);
         write_farewell(&mut out, CloseCode::Lifetime, &entropy);
         let text = concat!(
             "id: s_a.b:7;\ndata: {\"unsubscribed\":{\"channel\":\"news\",\"reason\":\"forbidden\"}}\n\n",
+            "id: s_a.b:8;\n\n",
             ":\n",
             "retry: 2147483647\n\nid: end\ndata: {\"goaway\":{\"reason\":\"kicked\",\"retry_ms\":2147483647}}\n\n",
             "retry: 1000\n\ndata: {\"goaway\":{\"reason\":\"lifetime\",\"retry_ms\":1000}}\n\n",

@@ -11,7 +11,7 @@ use encke_broker::channel::{ChannelName, Origin};
 use encke_core::dialect::{Since, StartPosition};
 use ring::digest::{SHA256, digest};
 
-use crate::session::{Channel, SubscribeOutcome};
+use crate::session::SubscribeOutcome;
 
 /// Maximum number of bytes of the positions in an event id. Every event repeats them. Channels whose positions
 /// do not fit get a gap in a new session.
@@ -213,15 +213,23 @@ impl Positions {
         position.after_gap = (followed.recovered == Some(false)).then(|| own(followed.start_offset));
     }
 
-    /// Records the channels that the session is subscribed to. The position in a channel that is neither in
-    /// the URL nor in the client's id is unknown until the stream delivers a message of it.
-    pub(super) fn add_subscriptions<'a>(&mut self, channels: impl Iterator<Item = &'a Channel>) {
-        for channel in channels {
-            if let Some(position) = self.entry(channel.name()) {
-                let unknown = || LogPosition { epoch: channel.epoch().into(), offset: UNKNOWN_OFFSET };
-                position.at.get_or_insert_with(unknown);
+    /// Records the channels that the session is subscribed to, each with its epoch. The position in a channel that is neither in
+    /// the URL nor in the client's id is unknown until the stream delivers a message of it. Returns whether the
+    /// client's last id lacks any of the channels.
+    pub(super) fn add_subscriptions<'a>(
+        &mut self,
+        channels: impl Iterator<Item = (&'a ChannelName, &'a str)>,
+    ) -> bool {
+        let (had_others, mut has_new) = (self.0.has_others, false);
+        for (channel, epoch) in channels {
+            if let Some(position) = self.entry(channel)
+                && position.at.is_none()
+            {
+                position.at = Some(LogPosition { epoch: epoch.into(), offset: UNKNOWN_OFFSET });
+                has_new = true;
             }
         }
+        has_new || self.0.has_others != had_others
     }
 
     /// Records that the client is being sent a gap without range.
@@ -436,6 +444,26 @@ mod tests {
         let mut without_url = Positions::new(&[], &sent(&positions));
         without_url.advance(&name("a"), "e", 1);
         assert!(sent(&without_url) == ClientPositions::UNKNOWN);
+    }
+
+    #[test]
+    fn each_new_channel_is_reported_once() {
+        let mut positions = from_start(&[name("a")]);
+        let (a, b, direct) = (name("a"), name("b"), ChannelName::for_user("ann"));
+        let mut add = |channels: &[&ChannelName]| {
+            positions.add_subscriptions(channels.iter().map(|channel| (*channel, "e")))
+        };
+        assert!(add(&[&a]) && !add(&[&a]));
+        assert!(!add(&[&a, &direct]), "direct messages have no position");
+        assert!(add(&[&a, &b]) && !add(&[&a, &b]));
+        let others: Vec<_> = (2..=MAX_CHANNELS).map(|number| name(&format!("channel {number}"))).collect();
+        assert!(others.iter().all(|channel| add(&[channel])), "the last one changes only the `*` of the id");
+        assert!(!add(&others.iter().collect::<Vec<_>>()));
+        let known = sent(&positions);
+        assert_eq!(known.begin(&b, 0), StartPosition::After(since("e", UNKNOWN_OFFSET)));
+        assert!(known.has_others);
+        let mut without_url = Positions::new(&[], &ClientPositions::NONE);
+        assert!(!without_url.add_subscriptions([(&a, "e")].into_iter()));
     }
 
     #[test]

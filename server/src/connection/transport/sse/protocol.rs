@@ -22,8 +22,10 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    fn add_subscriptions(&mut self, outbox: &SessionOutbox) {
-        self.positions.add_subscriptions(outbox.subscriptions().map(|it| &*it.channel.channel));
+    /// Returns whether the client's last id lacks any of the channels.
+    fn add_subscriptions(&mut self, outbox: &SessionOutbox) -> bool {
+        let channels = outbox.subscriptions().map(|it| &it.channel.channel);
+        self.positions.add_subscriptions(channels.map(|channel| (channel.name(), channel.epoch())))
     }
 }
 
@@ -81,15 +83,15 @@ impl<S: Socket> Protocol<S> for EventStream {
         out: &mut Vec<u8>,
     ) -> DeliveryBatch {
         // Only an outbox that is catching up can have subscriptions that the positions lack.
-        if outbox.is_catching_up() {
-            self.add_subscriptions(outbox);
-        }
+        let has_new_channels = outbox.is_catching_up() && self.add_subscriptions(outbox);
         let token = session.resume_token().expose();
-        take_batch(
-            &services.sessions.subscriptions,
-            outbox,
-            &mut EventWriter { out, token: &token, positions: &mut self.positions },
-        )
+        let mut events = EventWriter { out, token: &token, positions: &mut self.positions };
+        // The client may disconnect before the next message. Without a new id, its next session would not know
+        // that it has been following these channels.
+        if has_new_channels {
+            events.write_id_alone(outbox.sent());
+        }
+        take_batch(&services.sessions.subscriptions, outbox, &mut events)
     }
 
     fn write_farewell(code: CloseCode, services: &Services, out: &mut Vec<u8>) {
