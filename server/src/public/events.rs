@@ -80,11 +80,9 @@ pub(super) fn read<B>(
 /// Returns the id of the last event that the client has received. Some implementations of `EventSource` send
 /// it in the query, since the header requires a preflight. An empty id is treated as absent.
 fn last_event_id<B>(request: &Request<B>) -> Option<Cow<'_, str>> {
-    let id = match request.headers().get(LAST_EVENT_ID) {
-        Some(id) => Some(String::from_utf8_lossy(id.as_bytes())),
-        None => parameter(request.uri(), "lastEventId"),
-    };
-    id.filter(|id| !id.is_empty())
+    let header = request.headers().get(LAST_EVENT_ID).filter(|id| !id.is_empty());
+    let header = header.map(|id| String::from_utf8_lossy(id.as_bytes()));
+    header.or_else(|| parameter(request.uri(), "lastEventId")).filter(|id| !id.is_empty())
 }
 
 /// Sends the client away with an event stream, because an `EventSource` treats any status but 200 as final.

@@ -1,4 +1,5 @@
-//! Fuzzes resume tokens and event ids. A parsed value must parse to the same value after it is written.
+//! Fuzzes resume tokens and event ids. A parsed value must parse to the same value after it is written, and a truncated
+//! event id must have no positions.
 
 use encke_server::SessionId;
 use encke_server::testing::fuzzing::{self, EventId};
@@ -18,11 +19,16 @@ pub(crate) fn run(input: &[u8]) {
         assert!(is_harmless && epoch.len() <= 32, "{epoch:?} is written into every event");
     }
     let again = write(&id);
-    assert_eq!(fuzzing::event_id(&again), Some(id), "{again}");
+    assert_eq!(fuzzing::event_id(&again).as_ref(), Some(&id), "{again}");
+    let without_positions = EventId { positions: Vec::new(), has_others: true, ..id };
+    for (length, _) in again.char_indices().skip_while(|(_, letter)| *letter != ';') {
+        let truncated = &again[..length];
+        assert_eq!(fuzzing::event_id(truncated).as_ref(), Some(&without_positions), "{truncated}");
+    }
 }
 
 fn write(EventId { token, seq, positions, has_others }: &EventId) -> String {
     let positions = positions.iter().map(|(channel, epoch, offset)| format!("{channel}:{epoch}:{offset}"));
     let entries = positions.chain(has_others.then(|| "*".to_owned()));
-    format!("{token}:{seq};{}", entries.collect::<Vec<_>>().join(","))
+    format!("{token}:{seq};{}.", entries.collect::<Vec<_>>().join(","))
 }

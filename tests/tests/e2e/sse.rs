@@ -23,7 +23,17 @@ const B: &str = "3e23e816";
 
 /// Returns the event id after message `offset` of `news`, which is message `seq` of the session.
 fn id_at(server: &RunningServer, token: &str, seq: u64, offset: u64) -> String {
-    format!("{token}:{seq};{NEWS}:{}:{offset}", epoch(server, "news"))
+    id_with(token, seq, &[position(server, "news", NEWS, offset)])
+}
+
+/// Returns an event id with these positions.
+fn id_with(token: &str, seq: u64, positions: &[String]) -> String {
+    format!("{token}:{seq};{}.", positions.join(","))
+}
+
+/// Returns a position in a channel, which has this key.
+fn position(server: &RunningServer, channel: &str, key: &str, offset: u64) -> String {
+    format!("{key}:{}:{offset}", epoch(server, channel))
 }
 
 /// Returns the event with message `offset` of `news`, which is message `seq` of the session.
@@ -171,11 +181,12 @@ fn positions_belong_to_channels() {
         server.admin.publish(name, 2);
     }
     for (number, channels) in ["c2", "c1,c3", "c9,c8,c7", "new,c4,c5"].into_iter().enumerate() {
-        // Not every client can set the header.
-        let mut again = if number.is_multiple_of(2) {
-            EventStream::reconnect(server.public, &format!("channels={channels}"), &id)
-        } else {
-            EventStream::open(server.public, &format!("channels={channels}&lastEventId={id}"))
+        // Not every client can set the header, and some send an empty one.
+        let query = format!("channels={channels}&lastEventId={id}");
+        let mut again = match number % 3 {
+            0 => EventStream::reconnect(server.public, &format!("channels={channels}"), &id),
+            1 => EventStream::open(server.public, &query),
+            _ => EventStream::open_with(server.public, &query, "Last-Event-ID: \r\n"),
         };
         assert!(!again.hello().recovered);
         for channel in channels.split(',').filter(|channel| *channel != "new") {
@@ -265,12 +276,12 @@ fn new_channels_are_named_by_an_id_without_data() {
     let path = format!("/api/sessions/{}/subscribe", hello.session);
     let subscribed = server.admin.post(&path, json!({"channel": "b"}));
     assert_eq!(subscribed.status, 200, "{subscribed:?}");
-    let unknown = |channel, key| format!("{key}:{}:{}", epoch(&server, channel), u64::MAX);
-    let news = id_at(&server, &hello.resume, 0, 0);
-    let with_a = format!("{news},{}", unknown("a", A));
-    assert_eq!(events.event(), format!("id: {with_a}"), "it is sent once");
-    let with_b = format!("{with_a},{}", unknown("b", B));
-    assert_eq!(events.event(), format!("id: {with_b}"));
+    let news = position(&server, "news", NEWS, 0);
+    let [a, b] = [("a", A), ("b", B)].map(|(channel, key)| position(&server, channel, key, u64::MAX));
+    let with_a = id_with(&hello.resume, 0, &[news.clone(), a.clone()]);
+    assert_eq!(events.event(), format!("id: {with_a}"));
+    let with_b = id_with(&hello.resume, 0, &[news, a, b]);
+    assert_eq!(events.event(), format!("id: {with_b}"), "each id is sent once");
     let (_, notice) = events.object();
     assert_eq!(notice["subscribed"]["channel"], "b", "{notice}");
     server.admin.publish("news", 1);
@@ -319,10 +330,11 @@ fn client_with_an_invalid_id_gets_a_new_session() {
     for (id, has_missed) in [
         ("s_nonsense:0", true),
         (":7", true),
-        ("s_a.b:7;e:1,e:1", true),
-        ("s_a.b:7;e", true),
-        ("s_a.b:7;", true),
-        (&format!("s_a.b:7;{}", "000000ff:e:1,".repeat(200)), true),
+        ("s_a.b:7;e:1,e:1.", true),
+        ("s_a.b:7;e.", true),
+        ("s_a.b:7;.", true),
+        ("s_a.b:7;19fba0e9:e:+1.", true),
+        (&format!("s_a.b:7;{}.", "000000ff:e:1,".repeat(200)), true),
         ("s_a.b", true),
         ("x", true),
         ("\u{e9}", true),
@@ -333,7 +345,10 @@ fn client_with_an_invalid_id_gets_a_new_session() {
         let hello = Hello::parse(hello);
         assert!(!hello.recovered, "{id}");
         if has_missed {
-            let at = |seq, offset| Some(id_at(&server, &hello.resume, seq, offset) + ",*");
+            let at = |seq, offset| {
+                let positions = [position(&server, "news", NEWS, offset), "*".to_owned()];
+                Some(id_with(&hello.resume, seq, &positions))
+            };
             assert_eq!(hello_id, at(0, u64::MAX), "{id}");
             let (gap_id, gap) = events.object();
             assert_eq!((&gap["gap"]["channel"], &gap["gap"]["from"]), (&json!("news"), &Value::Null), "{id}");
@@ -346,6 +361,40 @@ fn client_with_an_invalid_id_gets_a_new_session() {
     request_events(server.public, "resume=s_nonsense", "").assert_error(410, "gone");
     let answer = request_events(server.public, "channels=news", "Last-Event-ID: end\r\n");
     assert_eq!((answer.status, &*answer.body), (204, ""), "{answer:?}");
+}
+
+/// A truncated id names too few channels, or a wrong offset, so that messages would be lost or repeated without a gap.
+/// It still resumes a session.
+#[test]
+fn truncated_ids_have_no_positions() {
+    let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+    let (mut events, hello) = EventStream::greeted(server.public, "channels=news,a");
+    for number in 1..=12 {
+        server.admin.publish("news", number);
+        events.object();
+    }
+    server.admin.publish("a", 1);
+    let id = events.object().0.expect("messages have ids");
+    let positions = [position(&server, "news", NEWS, 12), position(&server, "a", A, 1)];
+    assert_eq!(id, id_with(&hello.resume, 13, &positions));
+    let end = id.find(',').expect("two positions");
+    let truncated = [&id[..end - 1], &id[..end], &id[..=end], &id[..id.len() - 1]];
+    for id in truncated {
+        let mut again = EventStream::reconnect(server.public, "channels=news,a", id);
+        assert!(again.hello().recovered, "{id}");
+        server.admin.publish("a", 2);
+        assert_eq!(again.object().1["message"]["channel"], "a", "{id}");
+        events = again;
+    }
+    drop(events);
+    server.await_removal(&hello.session);
+    for id in truncated {
+        let mut again = EventStream::reconnect(server.public, "channels=news,a", id);
+        assert!(!again.hello().recovered, "{id}");
+        let mut gaps = [0; 2].map(|_| again.object().1["gap"]["channel"].clone());
+        gaps.sort_by_key(Value::to_string);
+        assert_eq!(gaps, ["a", "news"], "{id}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::truth::{LOGS, name_of};
 
 /// Returns the epoch and the offset of a log in an event id, if the id contains them.
 pub(super) fn position_in(id: &str, log: usize) -> Option<(&str, u64)> {
-    let (_, positions) = id.split_once(';')?;
+    let (_, positions) = id.strip_suffix('.')?.split_once(';')?;
     let key = event_id_key(name_of(log));
     positions.split(',').find_map(|entry| {
         let (epoch, offset) = entry.strip_prefix(&key)?.strip_prefix(':')?.split_once(':')?;
@@ -25,7 +25,7 @@ pub(super) fn check_positions(offered: &str, id: &str, followed: &[usize]) -> Ve
             return Err(format!("it was at {before:?} of log {log}, but got {start:?}"));
         }
         let begins_with_gap = start.is_none_or(|(_, offset)| offset == u64::MAX);
-        if before.is_none() && followed.contains(&log) && !(offered.ends_with('*') && begins_with_gap) {
+        if before.is_none() && followed.contains(&log) && !(offered.ends_with("*.") && begins_with_gap) {
             return Err(format!("its id {offered} did not name log {log}, and it got {start:?}"));
         }
     }

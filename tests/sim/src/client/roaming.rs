@@ -35,7 +35,7 @@ impl Simulation {
                 positions.push(format!("{}:{epoch}:{offset}", event_id_key(name_of(log))));
             }
         }
-        let id = format!("{FOREIGN_TOKEN}:1;{}", positions.join(","));
+        let id = format!("{FOREIGN_TOKEN}:1;{}.", positions.join(","));
         self.clients[number].roaming_stream = Some((logs, id));
     }
 

@@ -35,7 +35,7 @@ fn thousands_of_parked_clients_receive_every_message_once_and_in_order() {
             let (id, object) = events.object();
             assert_eq!(seq_and_offset(&object), (number, number));
             let id = id.expect("a message has an event id");
-            assert!(id.ends_with(&format!(":{number}")), "{id} contains the offset");
+            assert!(id.ends_with(&format!(":{number}.")), "{id} contains the offset");
         }
     }
     assert_eq!((parked(&server), unparked(&server)), ((2 * EACH) as f64, before));

@@ -132,8 +132,8 @@ mod tests {
         write_farewell(&mut out, CloseCode::Kicked, &entropy);
         write_farewell(&mut out, CloseCode::Lifetime, &entropy);
         let text = concat!(
-            "id: s_a.b:7;\ndata: {\"unsubscribed\":{\"channel\":\"news\",\"reason\":\"forbidden\"}}\n\n",
-            "id: s_a.b:8;\n\n",
+            "id: s_a.b:7;.\ndata: {\"unsubscribed\":{\"channel\":\"news\",\"reason\":\"forbidden\"}}\n\n",
+            "id: s_a.b:8;.\n\n",
             ":\n",
             "retry: 2147483647\n\nid: end\ndata: {\"goaway\":{\"reason\":\"kicked\",\"retry_ms\":2147483647}}\n\n",
             "retry: 1000\n\ndata: {\"goaway\":{\"reason\":\"lifetime\",\"retry_ms\":1000}}\n\n",

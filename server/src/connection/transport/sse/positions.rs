@@ -30,6 +30,10 @@ const UNKNOWN_OFFSET: u64 = u64::MAX;
 /// Entry of an id that stands for the channels whose positions do not fit.
 const OTHERS: &str = "*";
 
+/// End of the positions in an id. An id without it has been truncated, or has the format of earlier versions.
+/// Entries do not contain it.
+const END: &str = ".";
+
 /// Event id that a client reconnects with.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct EventId {
@@ -66,12 +70,14 @@ impl fmt::Display for ChannelKey {
 }
 
 impl EventId {
-    /// Parses `<resume token>:<seq>;<channel key>:<epoch>:<offset>,...,*`. The session may still be valid if
-    /// the positions are missing or malformed, so such an id is accepted, but all positions are unknown.
+    /// Parses `<resume token>:<seq>;<channel key>:<epoch>:<offset>,...,*.`. The session may still be valid if
+    /// the positions are missing, truncated or malformed, so such an id is accepted, but all positions are
+    /// unknown.
     pub(crate) fn parse(id: &str) -> Option<Self> {
-        let (session, positions) = id.split_once(';').unwrap_or((id, OTHERS));
+        let (session, positions) = id.split_once(';').unwrap_or((id, ""));
         let (token, seq) = session.rsplit_once(':')?;
-        let positions = ClientPositions::parse(positions).unwrap_or(ClientPositions::UNKNOWN);
+        let positions = positions.strip_suffix(END).and_then(ClientPositions::parse);
+        let positions = positions.unwrap_or(ClientPositions::UNKNOWN);
         Some(Self { token: token.to_owned(), seq: seq.parse().ok()?, positions })
     }
 }
@@ -127,8 +133,10 @@ fn parse_position(text: &str) -> Option<(ChannelKey, Since<'static>)> {
     let is_epoch = epoch.len() <= MAX_EPOCH_BYTES
         && epoch.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     let key = u32::from_str_radix(key, 16).ok().map(ChannelKey).filter(|parsed| parsed.to_string() == key);
+    // `parse` would accept a sign.
+    let has_only_digits = offset.bytes().all(|byte| byte.is_ascii_digit());
     let since = Since { epoch: epoch.to_owned().into(), offset: offset.parse().ok()? };
-    is_epoch.then_some((key?, since))
+    (is_epoch && has_only_digits).then_some((key?, since))
 }
 
 /// Positions of one stream.
@@ -311,6 +319,7 @@ impl Positions {
         if has_others {
             out.extend_from_slice(if out.len() > begin { b",*" } else { b"*" });
         }
+        out.extend_from_slice(END.as_bytes());
     }
 }
 
@@ -347,28 +356,36 @@ mod tests {
             )
         };
         let read = |known, has_others| Some(("s_a.b".to_owned(), 7, known, has_others));
-        assert_eq!(parse("s_a.b:7;"), read(vec![], true), "it may have subscribed to channels since");
+        assert_eq!(parse("s_a.b:7;."), read(vec![], true), "it may have subscribed to channels since");
         let one = || (0xff, since("e-_1", 42));
-        assert_eq!(parse("s_a.b:7;000000ff:e-_1:42"), read(vec![one()], false));
+        assert_eq!(parse("s_a.b:7;000000ff:e-_1:42."), read(vec![one()], false));
         assert_eq!(
-            parse("s_a.b:7;000000ff:e-_1:42,12345678:x:0,*"),
+            parse("s_a.b:7;000000ff:e-_1:42,12345678:x:0,*."),
             read(vec![one(), (0x1234_5678, since("x", 0))], true)
         );
+        assert_eq!(parse("s_a.b:7"), read(vec![], true));
         for garbled in [
-            "s_a.b:7",
-            "s_a.b:7;*",
-            "s_a.b:7;e:1",
-            "s_a.b:7;000000ff:e",
-            "s_a.b:7;000000ff:e:x",
-            "s_a.b:7;000000ff:\u{e9}:1",
-            "s_a.b:7;000000ff:e:1:2",
-            "s_a.b:7;000000ff:e:-1",
-            "s_a.b:7;ff:e:1",
-            "s_a.b:7;000000FF:e:1",
-            &format!("s_a.b:7;000000ff:{}:1", "e".repeat(MAX_EPOCH_BYTES + 1)),
-            &format!("s_a.b:7;{}", "000000ff:e:1,".repeat(MAX_BYTES / 13 + 1)),
+            "*",
+            "e:1",
+            "000000ff:e",
+            "000000ff:e:",
+            "000000ff:e:x",
+            "000000ff:\u{e9}:1",
+            "000000ff:e:1:2",
+            "000000ff:e:1.",
+            "000000ff:e:-1",
+            "000000ff:e:+1",
+            "ff:e:1",
+            "000000FF:e:1",
+            &format!("000000ff:{}:1", "e".repeat(MAX_EPOCH_BYTES + 1)),
+            &"000000ff:e:1,".repeat(MAX_BYTES / 13 + 1),
         ] {
-            assert_eq!(parse(garbled), read(vec![], true), "{garbled}");
+            assert_eq!(parse(&format!("s_a.b:7;{garbled}.")), read(vec![], true), "{garbled}");
+        }
+        // A client or a proxy may truncate a long id. Fewer channels, or a smaller offset, would be wrong.
+        let id = "s_a.b:7;000000ff:e-_1:42,12345678:x:12,*.";
+        for length in "s_a.b:7".len()..id.len() {
+            assert_eq!(parse(&id[..length]), read(vec![], true), "{length}");
         }
         for id in ["", "7", "end", "s_a.b:", "s_a.b:x", "s_a.b:-1", ";000000ff:e:1"] {
             assert_eq!(parse(id), None, "{id}");
