@@ -69,7 +69,7 @@ mod tests {
         assert_eq!((slots(""), slots("eve")), (vec![], vec![]));
         assert_eq!(
             [None, Some("alice"), Some("b")].map(|name| users.after(name)),
-            [Some("alice".into()), Some("bob".into()), Some("bob".into())]
+            [Some("al".into()), Some("alice2".into()), Some("bob".into())]
         );
         users.remove("alice".into(), session(1, 8));
         users.remove("alice".into(), session(1, 8));
