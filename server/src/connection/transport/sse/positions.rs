@@ -221,9 +221,9 @@ impl Positions {
         position.after_gap = (followed.recovered == Some(false)).then(|| own(followed.start_offset));
     }
 
-    /// Records the channels that the session is subscribed to, each with its epoch. The position in a channel that is neither in
-    /// the URL nor in the client's id is unknown until the stream delivers a message of it. Returns whether the
-    /// client's last id lacks any of the channels.
+    /// Records the channels that the session is subscribed to, each with its epoch. The position in a channel
+    /// that is neither in the URL nor in the client's id is unknown until the stream delivers a message of it.
+    /// Returns whether the client's last id lacks any of the channels.
     pub(super) fn add_subscriptions<'a>(
         &mut self,
         channels: impl Iterator<Item = (&'a ChannelName, &'a str)>,
