@@ -180,6 +180,21 @@ fn joins_and_leaves_arrive_on_each_transport() {
     }
 }
 
+/// A session without a connection has no address of its own, but its requests have one.
+#[test]
+fn joins_by_requests_of_suspended_sessions_are_limited() {
+    let server = server(&["limits.joins_per_minute=1"]);
+    let mut stays = server.client();
+    stays.subscribe("/room/x");
+    assert_eq!(next_message(&mut stays), presence_message(1, "joined", &anonymous(&stays.hello)));
+    let hello = server.suspended_session();
+    let mut requests = PollClient::connect(server.public);
+    let subscribe = r#"{"id":1,"subscribe":{"channel":"/room/x"}}"#;
+    assert_eq!(requests.post(&format!("resume={}", hello.resume), subscribe).status, 200);
+    let reply = stays.request(r#"{"id":2,"presence":{"channel":"/room/x"}}"#);
+    assert_eq!(reply["ok"]["total"], 1, "{reply}");
+}
+
 /// A restart does not announce the joins that were held back all at once.
 #[test]
 fn joins_stay_held_back_after_a_restart() {

@@ -5,6 +5,7 @@
 //! a queue has one task, which publishes the next notice once the previous one is in the log, and retries
 //! while the engine is unreachable. Joins of an owner that joins too often are [held back](super::held_joins).
 
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -233,13 +234,18 @@ impl JoinLeave {
         is_published.then_some(notices)
     }
 
-    /// Queues a notice that the session has subscribed. The caller holds the session's lock, and calls
-    /// [`Self::publish`] after releasing it.
-    pub(super) fn enqueue_join(&self, session: &SessionCell, state: &SessionState, channel: &ChannelName) {
-        let owner = match (state.identity.shared_user(), state.address()) {
+    /// Queues a notice that the session has subscribed. `address` is `None` if the backend subscribes a session that
+    /// has no connection. The caller holds the session's lock, and calls [`Self::publish`] after releasing it.
+    pub(super) fn enqueue_join(
+        &self,
+        session: &SessionCell,
+        state: &SessionState,
+        address: Option<IpAddr>,
+        channel: &ChannelName,
+    ) {
+        let owner = match (state.identity.shared_user(), address) {
             (Some(user), _) => QuotaOwner::User(user),
             (None, Some(address)) => QuotaOwner::new(None, address),
-            // Only the backend subscribes a session that has no connection.
             (None, None) => QuotaOwner::Operator,
         };
         self.enqueue_join_of(session, state, owner, channel);

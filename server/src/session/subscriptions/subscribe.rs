@@ -200,7 +200,11 @@ impl Subscriptions {
                 }
             });
             let joined = joined.map_err(|Retired| SubscribeError::Engine(EngineError::Unavailable))?;
-            self.join_leave.enqueue_join(session, state, channel.name());
+            let address = match origin {
+                SubscriptionOrigin::Client(source) => Some(source.address()),
+                SubscriptionOrigin::Server { .. } => state.address(),
+            };
+            self.join_leave.enqueue_join(session, state, address, channel.name());
             Ok(joined)
         });
         let subscribed = subscribed.unwrap_or(Err(SubscribeError::Ended));
