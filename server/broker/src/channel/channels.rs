@@ -147,16 +147,11 @@ impl<S: Subscriber> Channels<S> {
         self.retention().retire_if_unused(channel);
     }
 
-    /// Returns at most `limit` subscribers of a channel from index `from` on, each with its index.
-    pub(super) fn subscribers(&self, channel: &Channel<S>, from: usize, limit: usize) -> Vec<(usize, S)> {
-        channel.subscribers(from, limit, |subscriber| subscriber.exists(self.registry()))
-    }
-
     /// Returns at most `limit` subscribers from index `from` on; an empty page if the channel does not exist.
     pub fn presence_page(&self, name: &str, from: usize, limit: usize) -> PresencePage {
         let Some(channel) = self.get(name) else { return PresencePage::default() };
-        let exists = |subscriber: &S| subscriber.exists(self.registry());
-        let (mut subscribers, total) = channel.listed_subscribers(from, limit.saturating_add(1), exists);
+        let is_wanted = |subscriber: &S, is_listed| is_listed && subscriber.exists(self.registry());
+        let (mut subscribers, total) = channel.subscribers(from, limit.saturating_add(1), is_wanted);
         // One extra subscriber was requested; its index starts the next page.
         let next = subscribers.get(limit).map(|(index, _)| *index);
         subscribers.truncate(limit);

@@ -38,7 +38,8 @@ impl<S: Subscriber> Channels<S> {
     pub(crate) fn move_subscribers(&self, old: &Arc<Channel<S>>, new: &Arc<Channel<S>>, cut: Option<u64>) {
         let mut from = 0;
         loop {
-            let some = self.subscribers(old, from, MOVE_BATCH);
+            let exists = |subscriber: &S, _| subscriber.exists(self.registry());
+            let (some, _) = old.subscribers(from, MOVE_BATCH, exists);
             for (index, subscriber) in &some {
                 subscriber.move_to(self.registry(), old, new, cut);
                 from = index + 1;

@@ -236,27 +236,14 @@ impl<S: Copy> Channel<S> {
         }
     }
 
-    /// Returns at most `limit` subscribers from index `from` on, without those that no longer exist, each with
-    /// its index.
+    /// Returns a [page](Subscribers::page) of subscribers, and the number of all that presence lists.
     pub(super) fn subscribers(
         &self,
         from: usize,
         limit: usize,
-        exists: impl Fn(&S) -> bool,
-    ) -> Vec<(usize, S)> {
-        self.state.lock().subscribers.page(from, limit, |subscriber, _| exists(subscriber))
-    }
-
-    /// Like [`subscribers`](Self::subscribers), without those that presence does not list. Also returns the number of
-    /// all that it lists.
-    pub(super) fn listed_subscribers(
-        &self,
-        from: usize,
-        limit: usize,
-        exists: impl Fn(&S) -> bool,
+        is_wanted: impl Fn(&S, bool) -> bool,
     ) -> (Vec<(usize, S)>, usize) {
         let state = self.state.lock();
-        let is_wanted = |subscriber: &S, is_listed: bool| is_listed && exists(subscriber);
         (state.subscribers.page(from, limit, is_wanted), state.subscribers.listed_len())
     }
 
