@@ -243,7 +243,7 @@ impl JoinLeave {
         address: Option<IpAddr>,
         channel: &ChannelName,
     ) {
-        let owner = match (state.identity.shared_user(), address) {
+        let owner = || match (state.identity.shared_user(), address) {
             (Some(user), _) => QuotaOwner::User(user),
             (None, Some(address)) => QuotaOwner::new(None, address),
             (None, None) => QuotaOwner::Operator,
@@ -256,15 +256,12 @@ impl JoinLeave {
         &self,
         session: &SessionCell,
         state: &SessionState,
-        owner: QuotaOwner,
+        owner: impl FnOnce() -> QuotaOwner,
         channel: &ChannelName,
     ) {
-        let (Some(notices), Some((_, subscription))) = (self.of(channel), state.find(channel.as_str()))
-        else {
-            return;
-        };
-        let SubscribedChannel { channel, key } = subscription;
-        let is_listed = notices.enqueue_join(session, owner, state.identity.shared_user(), channel);
+        let Some(notices) = self.of(channel) else { return };
+        let Some((_, SubscribedChannel { channel, key })) = state.find(channel.as_str()) else { return };
+        let is_listed = notices.enqueue_join(session, owner(), state.identity.shared_user(), channel);
         channel.set_listed(*key, is_listed);
     }
 

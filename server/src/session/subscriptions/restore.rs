@@ -15,7 +15,7 @@ impl Subscriptions {
     pub(crate) fn restore_joins(&self, session: &SessionCell, owner: &QuotaOwner, unlisted: &[String]) {
         self.table.change(session, |state| {
             for name in unlisted.iter().filter_map(|name| ChannelName::new(name, usize::MAX).ok()) {
-                self.join_leave().enqueue_join_of(session, state, owner.clone(), &name);
+                self.join_leave().enqueue_join_of(session, state, || owner.clone(), &name);
             }
         });
     }
