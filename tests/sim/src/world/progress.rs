@@ -107,7 +107,12 @@ impl Simulation {
     fn describe_unsettled(&self, client: &SimClient, sessions: &[SessionView]) -> Option<Violation> {
         let progress = |what: String| Some(Violation { invariant: "progress", what });
         let (link, id) = (client.link.as_ref()?, client.session()?);
-        let wire = self.connection(link.connection)?.wire.lock();
+        let connection = self.connection(link.connection)?;
+        // The session may end while a request that resumes it is in transit.
+        if connection.request.is_some() {
+            return None;
+        }
+        let wire = connection.wire.lock();
         // Skip a connection that has ended for the server: if a kernel gives up a connection, the other end
         // does not notice.
         if wire.is_over_for_server() {
