@@ -30,14 +30,23 @@ pub(super) const MAX_HELD_PER_OWNER: usize = 1_024;
 /// Minimum number of buckets at which full ones are removed.
 const MIN_SWEEP_LEN: usize = 1024;
 
-/// Token buckets that limit how often the joins of an owner to a channel are announced. Each holds one minute's
-/// worth of joins, and is stored as the time at which it will be full again.
+/// Token buckets that limit how often the joins of an owner to a channel are announced.
 pub(super) struct JoinRates {
     /// Time in which a bucket gains one join; `None`: unlimited.
     interval: Option<Duration>,
     /// For each owner, also a bucket for all channels together.
-    full_at: HashMap<(Option<ChannelName>, QuotaOwner), Timestamp>,
+    buckets: HashMap<(Option<ChannelName>, QuotaOwner), Bucket>,
     sweep_at: usize,
+}
+
+/// A bucket that holds one minute's worth of joins, stored as the times at which it will be full again.
+#[derive(Clone, Copy)]
+struct Bucket {
+    /// If all joins that are held back are announced when they are due. Determines when further joins are due.
+    full_at: Timestamp,
+    /// If no further join is announced. Joins that are canceled leave unused tokens, which other joins could
+    /// otherwise spend all at once.
+    full_of_announced_at: Timestamp,
 }
 
 /// A join, with the session and the owner that are needed to hold it back.
@@ -65,7 +74,7 @@ impl JoinRates {
     /// `per_minute` is the limit; 0 means unlimited.
     pub(super) fn new(per_minute: u32) -> Self {
         let interval = REFILL.checked_div(per_minute);
-        Self { interval, full_at: HashMap::new(), sweep_at: MIN_SWEEP_LEN }
+        Self { interval, buckets: HashMap::new(), sweep_at: MIN_SWEEP_LEN }
     }
 
     /// Counts a join. Returns the time at which it may be announced if that is after `now`.
@@ -76,27 +85,69 @@ impl JoinRates {
         now: Timestamp,
     ) -> Option<Timestamp> {
         // Joins that the backend requests for an anonymous session without a connection are unlimited.
-        let interval = self.interval.filter(|_| *owner != QuotaOwner::Operator)?;
-        if self.full_at.len() >= self.sweep_at {
-            self.full_at.retain(|_, full_at| *full_at > now);
-            self.sweep_at = (2 * self.full_at.len()).max(MIN_SWEEP_LEN);
+        self.interval.filter(|_| *owner != QuotaOwner::Operator)?;
+        if self.buckets.len() >= self.sweep_at {
+            self.buckets.retain(|_, bucket| bucket.full_at > now);
+            self.sweep_at = (2 * self.buckets.len()).max(MIN_SWEEP_LEN);
         }
-        let due = [(Some(channel), interval), (None, interval / CHANNELS)].map(|(channel, interval)| {
-            let full_at = self.full_at.entry((channel.cloned(), owner.clone())).or_insert(now);
-            *full_at = (*full_at).max(now) + interval;
-            full_at.before(REFILL)
+        let due = self.update(channel, owner, now, |bucket, interval| {
+            bucket.full_at = bucket.full_at.max(now) + interval;
+            bucket.full_at
         });
-        due.into_iter().flatten().max().filter(|due| *due > now)
+        if due.is_none() {
+            self.announce(channel, owner, now);
+        }
+        due
+    }
+
+    /// Counts a join again that was held back until `due`. Returns the time at which it may be announced if that is
+    /// later.
+    pub(super) fn count_due(
+        &mut self,
+        channel: &ChannelName,
+        owner: &QuotaOwner,
+        due: Timestamp,
+    ) -> Option<Timestamp> {
+        let next = |bucket: &mut Bucket, interval| bucket.full_of_announced_at.max(due) + interval;
+        if self.update(channel, owner, due, next).is_some() {
+            return self.count(channel, owner, due);
+        }
+        self.announce(channel, owner, due);
+        None
     }
 
     /// Refunds a join that was counted, but is not announced.
     pub(super) fn refund(&mut self, channel: &ChannelName, owner: &QuotaOwner) {
-        let Some(interval) = self.interval else { return };
-        for (channel, interval) in [(Some(channel), interval), (None, interval / CHANNELS)] {
-            if let Some(full_at) = self.full_at.get_mut(&(channel.cloned(), owner.clone())) {
-                *full_at = full_at.before(interval).unwrap_or(*full_at);
-            }
-        }
+        self.update(channel, owner, Timestamp::from_nanos(0), |bucket, interval| {
+            bucket.full_at = bucket.full_at.before(interval).unwrap_or(bucket.full_at);
+            bucket.full_at
+        });
+    }
+
+    fn announce(&mut self, channel: &ChannelName, owner: &QuotaOwner, at: Timestamp) {
+        self.update(channel, owner, at, |bucket, interval| {
+            bucket.full_of_announced_at = bucket.full_of_announced_at.max(at) + interval;
+            bucket.full_at = bucket.full_at.max(bucket.full_of_announced_at);
+            bucket.full_at
+        });
+    }
+
+    /// Updates both buckets. `update` returns when the bucket will be full again. Returns when both had a token,
+    /// if that is after `now`.
+    fn update(
+        &mut self,
+        channel: &ChannelName,
+        owner: &QuotaOwner,
+        now: Timestamp,
+        update: impl Fn(&mut Bucket, Duration) -> Timestamp,
+    ) -> Option<Timestamp> {
+        let interval = self.interval?;
+        let due = [(Some(channel), interval), (None, interval / CHANNELS)].map(|(channel, interval)| {
+            let full = Bucket { full_at: now, full_of_announced_at: now };
+            let bucket = self.buckets.entry((channel.cloned(), owner.clone())).or_insert(full);
+            update(bucket, interval).before(REFILL)
+        });
+        due.into_iter().flatten().max().filter(|due| *due > now)
     }
 }
 
@@ -134,9 +185,10 @@ impl HeldJoins {
         self.by_due.insert((due, session), join);
     }
 
-    pub(super) fn remove(&mut self, session: SessionId) -> Option<PendingJoin> {
+    /// Removes a session's join. Returns it with the time at which it is due.
+    pub(super) fn remove(&mut self, session: SessionId) -> Option<(Timestamp, PendingJoin)> {
         let due = self.due.remove(&session)?;
-        self.by_due.remove(&(due, session))
+        self.by_due.remove(&(due, session)).map(|join| (due, join))
     }
 
     /// Returns the join that may be announced first, and when.
@@ -180,6 +232,20 @@ mod tests {
     }
 
     #[test]
+    fn canceled_joins_leave_no_tokens_for_a_burst() {
+        let (mut rates, channel) = (JoinRates::new(1), channel());
+        let mut count = |at_s| rates.count(&channel, &ANN, at(at_s));
+        assert_eq!([count(0), count(0), count(0)], [None, Some(at(60)), Some(at(120))]);
+        // The second join is canceled, and the next one is counted instead.
+        rates.refund(&channel, &ANN);
+        assert_eq!(rates.count(&channel, &ANN, at(0)), Some(at(120)));
+        assert_eq!(rates.count_due(&channel, &ANN, at(120)), None);
+        assert_eq!(rates.count_due(&channel, &ANN, at(120)), Some(at(180)));
+        assert_eq!(rates.count_due(&channel, &ANN, at(180)), None);
+        assert_eq!(rates.count(&channel, &ANN, at(239)), Some(at(240)));
+    }
+
+    #[test]
     fn some_joins_are_unlimited() {
         for (per_minute, owner) in [(0, ANN), (1, QuotaOwner::Operator)] {
             let mut rates = JoinRates::new(per_minute);
@@ -194,6 +260,6 @@ mod tests {
             let owner = QuotaOwner::User(number.to_string().into());
             rates.count(&channel, &owner, at(number / 100));
         }
-        assert!(rates.full_at.len() <= MIN_SWEEP_LEN, "{}", rates.full_at.len());
+        assert!(rates.buckets.len() <= MIN_SWEEP_LEN, "{}", rates.buckets.len());
     }
 }

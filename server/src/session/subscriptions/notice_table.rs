@@ -136,17 +136,23 @@ impl NoticeTable {
     /// Removes the session's join if it is held back. Wakes the task, which may have nothing left to do.
     fn remove_held(&mut self, channel: &ChannelName, session: SessionId) -> Option<PendingJoin> {
         let queue = self.queues.get_mut(channel)?;
-        let join = queue.held.remove(session)?;
+        let (_, join) = queue.held.remove(session)?;
         queue.changed.notify_one();
         self.held.remove(&join.owner);
         Some(join)
     }
 
-    /// Announces the session's join if it is held back. Returns whether it is announced. The caller holds the
-    /// session's lock, and lists the session as present from then on.
+    /// Announces the session's join if it is due. Returns whether it is announced. The caller holds the session's
+    /// lock, and lists the session as present from then on.
     pub(super) fn release(&mut self, channel: &ChannelName, session: SessionId) -> bool {
-        let join = self.remove_held(channel, session);
-        join.is_some_and(|join| self.add(channel, join.notice, &mut None).is_ok())
+        let Some(queue) = self.queues.get_mut(channel) else { return false };
+        let Some((due, join)) = queue.held.remove(session) else { return false };
+        if let Some(due) = self.rates.count_due(channel, &join.owner, due) {
+            queue.held.insert(due, join);
+            return false;
+        }
+        self.held.remove(&join.owner);
+        self.add(channel, join.notice, &mut None).is_ok()
     }
 
     /// Whether the channel has notices but no task. If so, the caller must start the task.
