@@ -12,8 +12,15 @@ use crate::outcome::Verdict;
 use crate::truth::{LOGS, MAX_CHANNELS, Observed, name_of};
 
 /// Faults that delay the publishing of joins and leaves. After a restart, the limits begin again.
-const DELAYS: [Fault; 5] =
-    [Fault::LateTask, Fault::LateEngine, Fault::SlowSteps, Fault::Stall, Fault::Restart];
+const DELAYS: [Fault; 7] = [
+    Fault::LateWheel,
+    Fault::LateWorker,
+    Fault::LateTask,
+    Fault::LateEngine,
+    Fault::SlowSteps,
+    Fault::Stall,
+    Fault::Restart,
+];
 
 /// The subscribers of a channel, according to the joins and leaves in its log.
 #[derive(Clone, Debug, Default)]
