@@ -175,7 +175,10 @@ impl BayeuxSessionModel {
     fn record_gap(&mut self, gap: &ReportedGap, log: usize, truth: &Truth) {
         match gap.range {
             Some(range) => self.known.report(truth.log(log), &gap.epoch, range),
-            None => self.restarted |= 1 << log,
+            None => {
+                self.restarted |= 1 << log;
+                self.unreported.retain(|loss| loss.log != log);
+            }
         }
     }
 
