@@ -1,9 +1,12 @@
 use crate::session::{ConnectionKind, Heartbeat};
 
-/// Kind and state of the current or last connection.
+/// Kind and state of the current or last connection. One byte: only one variant has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carrier {
-    Stream(Heartbeat),
+    /// A stream with [`Heartbeat::Frame`].
+    FrameStream,
+    /// A stream with [`Heartbeat::Message`].
+    MessageStream,
     Events,
     Poll(PollState),
 }
@@ -19,10 +22,17 @@ pub(super) enum PollState {
     Answered,
 }
 
+impl Carrier {
+    pub(super) fn is_stream(self) -> bool {
+        matches!(self, Self::FrameStream | Self::MessageStream)
+    }
+}
+
 impl From<ConnectionKind> for Carrier {
     fn from(kind: ConnectionKind) -> Self {
         match kind {
-            ConnectionKind::Stream(heartbeat) => Self::Stream(heartbeat),
+            ConnectionKind::Stream(Heartbeat::Frame) => Self::FrameStream,
+            ConnectionKind::Stream(Heartbeat::Message) => Self::MessageStream,
             ConnectionKind::Events => Self::Events,
             ConnectionKind::Poll { .. } => Self::Poll(PollState::Held),
         }

@@ -2,10 +2,11 @@
 
 use super::Session;
 use super::carrier::Carrier;
+use super::phase::PhaseTag;
 use super::ping_state::PingState;
 use crate::Timestamp;
 use crate::close::{CloseCode, SuspendReason};
-use crate::session::{ConnectionId, Deadline, DeliveryMode, Heartbeat, Output, StepContext};
+use crate::session::{ConnectionId, Deadline, DeliveryMode, Output, StepContext};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentPing {
@@ -17,7 +18,7 @@ pub(super) struct SentPing {
 impl<C> Session<C> {
     pub(super) fn ping_due(&mut self, step: &mut StepContext<'_>, current: ConnectionId, due: Timestamp) {
         let received_since = self.last_received_at.since(self.marked_at);
-        if self.carrier == Carrier::Stream(Heartbeat::Frame) && !received_since.is_zero() {
+        if self.carrier == Carrier::FrameStream && !received_since.is_zero() {
             // Shift the deadline rather than restarting it, to preserve the random spread of the first pings.
             self.arm_ping(due + received_since);
             return;
@@ -79,7 +80,7 @@ impl<C> Session<C> {
     fn await_pong(&mut self, step: &mut StepContext<'_>) {
         self.ping = PingState::Outstanding;
         self.deadlines.disarm(Deadline::Pong);
-        if !self.write_held {
+        if !matches!(self.phase_tag, PhaseTag::WriteHeld) {
             self.deadlines.arm(Deadline::Pong, self.now + step.timeouts.pong_timeout);
         }
     }
@@ -156,8 +157,8 @@ impl<C> Session<C> {
         let from = match self.carrier {
             // Clients that rely on ping messages expect them at a steady interval. On an event stream, the
             // server notices received data only when it probes the kernel at the end of `pong_timeout`.
-            Carrier::Stream(Heartbeat::Message) | Carrier::Events => ping.at,
-            Carrier::Stream(Heartbeat::Frame) | Carrier::Poll(_) => self.last_received_at,
+            Carrier::MessageStream | Carrier::Events => ping.at,
+            Carrier::FrameStream | Carrier::Poll(_) => self.last_received_at,
         };
         // If the ping was delayed, the next one may already be due when the answer arrives.
         self.arm_ping(self.now.max(from + step.timeouts.ping_interval));
@@ -166,10 +167,7 @@ impl<C> Session<C> {
 
     /// Sends a ping to request an acknowledgement before a full ring stops the stream.
     pub(super) fn request_acknowledgement(&mut self, step: &mut StepContext<'_>, current: ConnectionId) {
-        if self.outbox.needs_acknowledgement()
-            && self.ping == PingState::Idle
-            && matches!(self.carrier, Carrier::Stream(_))
-        {
+        if self.outbox.needs_acknowledgement() && self.ping == PingState::Idle && self.carrier.is_stream() {
             self.deadlines.disarm(Deadline::Ping);
             self.ping = PingState::Writing;
             step.outputs.push(Output::Ping(current));
@@ -182,7 +180,7 @@ impl<C> Session<C> {
     }
 
     pub(super) fn hold_write(&mut self) {
-        self.write_held = true;
+        self.phase_tag = PhaseTag::WriteHeld;
         if self.sent_ping().is_some() {
             self.ping = PingState::Outstanding;
             self.deadlines.disarm(Deadline::Pong);
@@ -190,7 +188,7 @@ impl<C> Session<C> {
     }
 
     pub(super) fn resume_write(&mut self, step: &mut StepContext<'_>) {
-        self.write_held = false;
+        self.phase_tag = PhaseTag::Attached;
         if self.ping == PingState::Outstanding {
             // The peer has just read data, so it gets the full timeout to answer.
             self.deadlines.arm(Deadline::Pong, self.now + step.timeouts.pong_timeout);

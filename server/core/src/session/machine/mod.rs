@@ -34,9 +34,6 @@ pub struct Session<C = ()> {
     ping: PingState,
     /// Seq of the last message encoded before the last ping.
     ping_seq: u64,
-    /// Whether the kernel is refusing bytes, in which case the transport's `write_timeout` applies instead of
-    /// Pong.
-    write_held: bool,
     deadlines: Deadlines,
     /// Latest time seen. If the clock goes backwards, the session's time stands still.
     now: Timestamp,
@@ -53,7 +50,7 @@ pub struct Session<C = ()> {
 }
 
 /// The size matters because a server holds millions of sessions. The server's channel handle takes 16 bytes.
-const _: () = assert!(size_of::<Session<[u64; 2]>>() <= 240);
+const _: () = assert!(size_of::<Session<[u64; 2]>>() <= 232);
 
 impl<C> Session<C> {
     /// Opens a session with its first connection.
@@ -67,7 +64,6 @@ impl<C> Session<C> {
             delivery: attach.delivery,
             ping: PingState::Idle,
             ping_seq: 0,
-            write_held: false,
             deadlines: Deadlines::default(),
             now,
             opened_at: now,
@@ -325,7 +321,6 @@ impl<C> Session<C> {
         self.carrier = attach.kind.into();
         self.delivery = attach.delivery;
         (self.ping, self.marked_at) = (PingState::Idle, self.now);
-        self.write_held = false;
         self.last_received_at = self.now;
         self.deadlines.disarm_connection_deadlines();
         self.arm_token(attach.token_expires);
@@ -364,7 +359,6 @@ impl<C> Session<C> {
     fn suspend(&mut self, step: &mut StepContext<'_>, reason: SuspendReason) {
         self.set_phase(Phase::Suspended);
         self.ping = PingState::Idle;
-        self.write_held = false;
         self.deadlines.disarm_connection_deadlines();
         self.deadlines.disarm(Deadline::Token);
         self.deadlines.arm(Deadline::Reconnect, self.window_end(step));

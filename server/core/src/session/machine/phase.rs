@@ -22,6 +22,8 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PhaseTag {
     Attached,
+    /// Attached, while the kernel refuses bytes: the transport's `write_timeout` applies instead of Pong.
+    WriteHeld,
     BetweenPolls,
     Suspended,
     Moved,
@@ -32,7 +34,7 @@ impl PhaseTag {
     /// Adds the connection id, which is used only while attached.
     pub(super) const fn with(self, connection: ConnectionId) -> Phase {
         match self {
-            Self::Attached => Phase::Attached(connection),
+            Self::Attached | Self::WriteHeld => Phase::Attached(connection),
             Self::BetweenPolls => Phase::BetweenPolls,
             Self::Suspended => Phase::Suspended,
             Self::Moved => Phase::Moved,

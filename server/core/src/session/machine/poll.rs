@@ -181,7 +181,7 @@ impl<C> Session<C> {
         hold: Duration,
         seq: Option<u64>,
     ) {
-        if !matches!(self.carrier, Carrier::Stream(_)) || seq.is_some_and(|seq| seq > self.outbox.seq()) {
+        if !self.carrier.is_stream() || seq.is_some_and(|seq| seq > self.outbox.seq()) {
             return;
         }
         match (seq, self.delivery) {
@@ -196,7 +196,7 @@ impl<C> Session<C> {
 
     /// Records that the request held on a stream was answered.
     pub(super) fn hold_released(&mut self, step: &mut StepContext<'_>, current: ConnectionId) {
-        if let Carrier::Stream(_) = self.carrier {
+        if self.carrier.is_stream() {
             self.deadlines.disarm(Deadline::PollHold);
             if self.delivery == DeliveryMode::AtMostOnce {
                 self.unconfirmed = self.outbox.sent();

@@ -10,12 +10,12 @@ use super::ping_state::PingState;
 use crate::Timestamp;
 use crate::session::outbox::LogHandle;
 use crate::session::record::{BadRecord, SessionRecord};
-use crate::session::{ConnectionId, Deadline, DeliveryMode, Heartbeat, Outbox, SessionTimeouts};
+use crate::session::{ConnectionId, Deadline, DeliveryMode, Outbox, SessionTimeouts};
 
 /// All carriers. The index of each is its number in records.
 const CARRIERS: [Carrier; 6] = [
-    Carrier::Stream(Heartbeat::Frame),
-    Carrier::Stream(Heartbeat::Message),
+    Carrier::FrameStream,
+    Carrier::MessageStream,
     Carrier::Events,
     Carrier::Poll(PollState::Held),
     Carrier::Poll(PollState::Answering),
@@ -82,7 +82,6 @@ impl<C> Session<C> {
             delivery: DeliveryMode::default(),
             ping: PingState::Idle,
             ping_seq: 0,
-            write_held: false,
             deadlines,
             now,
             opened_at: before(record.age_ns),
