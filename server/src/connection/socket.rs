@@ -11,8 +11,8 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static
     /// Form of the socket while its connection is parked.
     type Parked: ParkedSocket;
 
-    /// Number of the kernel's descriptor, if this is a kernel socket.
-    fn descriptor(&self) -> Option<RawFd>;
+    /// Number of the kernel's descriptor. Negative if this is not a kernel socket.
+    fn descriptor(&self) -> RawFd;
 
     /// Whether the peer has ended the connection, according to the kernel.
     fn is_closed_by_peer(&self) -> bool;

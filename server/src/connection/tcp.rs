@@ -67,8 +67,8 @@ fn kernel_socket(socket: &TcpSocket) -> &TcpStream {
 impl Socket for TcpSocket {
     type Parked = std::net::TcpStream;
 
-    fn descriptor(&self) -> Option<RawFd> {
-        Some(kernel_socket(self).as_raw_fd())
+    fn descriptor(&self) -> RawFd {
+        kernel_socket(self).as_raw_fd()
     }
 
     fn is_closed_by_peer(&self) -> bool {

@@ -2,10 +2,11 @@ use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context as Task, Poll, ready};
 
 use encke_core::Timestamp;
+use encke_sys::{has_unread_bytes, last_received};
 use encke_timeouts::Sleep;
 use tokio_util::sync::WaitForCancellationFuture;
 
@@ -34,26 +35,36 @@ pub(super) struct RequestTimeout {
     is_answering: AtomicBool,
     /// Whether the client has shown that it has a session.
     has_session: AtomicBool,
-    /// Number of the request in the order of arrival, assigned when its first byte arrives. Until then, the
-    /// number is provisional.
-    arrival: AtomicU32,
+    /// Place of the request in the order of arrival, determined when its first byte arrives.
+    arrival: AtomicU64,
+    /// Descriptor of the socket, which is open as long as requests may arrive. Negative for a simulated socket.
+    descriptor: RawFd,
 }
 
 impl RequestTimeout {
-    /// Creates the time limit for the first request of a connection that was just accepted. `has_begun` is
-    /// whether bytes have arrived on it. If so, the request gets its number now: connections are accepted in
-    /// the order in which they were opened, but their bytes may be read in another order. If not, the
-    /// connection may have been opened in advance, as browsers do, long before its first request.
-    pub(super) fn new(context: &Context, has_begun: bool) -> Self {
+    pub(super) fn new(context: &Context, descriptor: RawFd) -> Self {
         let now = context.client.timeouts.clock().now();
         Self {
             start: AtomicU64::new(now.as_nanos()),
-            progress: AtomicU8::new(if has_begun { BEGUN } else { UNUSED }),
+            progress: AtomicU8::new(UNUSED),
             is_held: AtomicBool::new(false),
             is_answering: AtomicBool::new(false),
             has_session: AtomicBool::new(false),
-            arrival: AtomicU32::new(context.arrivals.next().to_bits()),
+            arrival: AtomicU64::default(),
+            descriptor,
         }
+    }
+
+    /// Creates the time limit for the first request of a connection that was just accepted. If bytes have arrived
+    /// on it, the request gets its number now: connections are accepted in the order in which they were opened,
+    /// but their bytes may be read in another order. If not, the connection may have been opened in advance, as
+    /// browsers do, long before its first request.
+    pub(super) fn accepted(context: &Context, descriptor: RawFd) -> Self {
+        let timeout = Self::new(context, descriptor);
+        if has_unread_bytes(descriptor) {
+            timeout.request_arrives(context);
+        }
+        timeout
     }
 
     pub(super) fn arrival(&self) -> Arrival {
@@ -61,13 +72,18 @@ impl RequestTimeout {
     }
 
     /// Creates the time limit for the request after a poll. `is_idle` is whether nothing of it has arrived.
-    pub(super) fn after_poll(context: &Context, is_idle: bool) -> Self {
-        let progress = AtomicU8::new(if is_idle { IDLE } else { BEGUN });
-        Self { progress, has_session: AtomicBool::new(true), ..Self::new(context, false) }
+    pub(super) fn after_poll(context: &Context, descriptor: RawFd, is_idle: bool) -> Self {
+        let timeout = Self::new(context, descriptor);
+        timeout.has_session.store(true, Ordering::Relaxed);
+        timeout.progress.store(IDLE, Ordering::Relaxed);
+        if !is_idle {
+            timeout.request_arrives(context);
+        }
+        timeout
     }
 
-    /// Makes the number provisional again, because the bytes that have arrived on a new connection belong to a
-    /// PROXY header or a TLS handshake.
+    /// Discards the number, because the bytes that have arrived on a new connection belong to a PROXY header or a
+    /// TLS handshake.
     pub(super) fn await_first_request(&self) {
         self.progress.store(UNUSED, Ordering::Relaxed);
     }
@@ -103,7 +119,8 @@ impl RequestTimeout {
             self.restart(context);
         }
         if before != BEGUN {
-            self.arrival.store(context.arrivals.next().to_bits(), Ordering::Relaxed);
+            let arrival = context.arrivals.next(last_received(self.descriptor));
+            self.arrival.store(arrival.to_bits(), Ordering::Relaxed);
         }
     }
 
@@ -149,8 +166,6 @@ pub(super) struct ConnectionDeadline<'a, 'c> {
     stopped: Pin<&'a mut WaitForCancellationFuture<'c>>,
     at: Timestamp,
     sleep: Sleep,
-    /// Descriptor of the socket, which is open as long as this exists. `None` for a simulated socket.
-    descriptor: Option<RawFd>,
     /// Whether the first bytes are being read.
     is_reading: bool,
 }
@@ -159,14 +174,13 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
     pub(super) fn new(
         timeout: &'a RequestTimeout,
         handshake: &'a Handshake,
-        descriptor: Option<RawFd>,
         stopped: Pin<&'a mut WaitForCancellationFuture<'c>>,
         context: &'a Context,
     ) -> Self {
         let at =
             timeout.deadline(context).min(context.client.timeouts.clock().now() + context.handshake_timeout);
         let sleep = context.client.timeouts.sleep_until(at);
-        Self { timeout, context, handshake, stopped, at, sleep, descriptor, is_reading: false }
+        Self { timeout, context, handshake, stopped, at, sleep, is_reading: false }
     }
 
     /// Called when the first bytes are about to be read. From now on, unread bytes extend the time limit only
@@ -190,7 +204,7 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
     }
 
     fn has_unread_bytes(&self) -> bool {
-        self.descriptor.is_some_and(encke_sys::has_unread_bytes)
+        has_unread_bytes(self.timeout.descriptor)
     }
 
     /// Sleeps for at most `handshake_timeout`, so that the sleep of an idle connection does not have to be
@@ -240,13 +254,17 @@ impl NotServed {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::client::test_services::on_slow_engine;
     use crate::config::Settings;
+    use crate::connection::connected_sockets;
     use crate::server::assembly;
 
     fn context() -> Context {
@@ -254,36 +272,57 @@ mod tests {
         assembly::public(&config, Arc::new(on_slow_engine().0), CancellationToken::new())
     }
 
-    /// Returns the numbers of a request when it is awaited, and after its first and its second bytes.
-    fn numbers(timeout: &RequestTimeout, context: &Context) -> [Arrival; 3] {
-        let awaited = timeout.arrival();
-        context.arrivals.next();
-        let [first, second] = [(); 2].map(|()| {
-            timeout.request_arrives(context);
-            timeout.arrival()
-        });
-        [awaited, first, second]
+    /// Returns the place of a request that arrives now, on any connection.
+    fn next(context: &Context) -> Arrival {
+        context.arrivals.next(last_received(-1))
     }
 
     #[test]
     fn a_request_is_numbered_when_its_first_byte_arrives() {
         let context = context();
-        let with_bytes = RequestTimeout::new(&context, true);
-        let [awaited, first, second] = numbers(&with_bytes, &context);
-        assert_eq!([first, second], [awaited; 2], "bytes arrived before the connection was accepted");
-        let without_bytes = RequestTimeout::new(&context, false);
-        let [awaited, first, second] = numbers(&without_bytes, &context);
-        assert!(awaited.precedes(first) && first == second, "a connection opened in advance");
-        with_bytes.await_first_request();
-        let [awaited, first, second] = numbers(&with_bytes, &context);
-        assert!(awaited.precedes(first) && first == second, "the first bytes were a handshake");
-        with_bytes.await_request(&context);
-        let [awaited, first, second] = numbers(&with_bytes, &context);
-        assert!(awaited.precedes(first) && first == second, "the next request");
-        let pipelined = RequestTimeout::after_poll(&context, false);
-        let [awaited, first, second] = numbers(&pipelined, &context);
-        assert_eq!([first, second], [awaited; 2], "the request arrived before the response to the poll");
-        let [awaited, first, second] = numbers(&RequestTimeout::after_poll(&context, true), &context);
-        assert!(awaited.precedes(first) && first == second, "the request after a poll");
+        let (mut client, server) = connected_sockets();
+        let descriptor = server.as_raw_fd();
+        let mut send = || {
+            client.write_all(b"x").expect("there is room");
+            while !has_unread_bytes(descriptor) {
+                std::thread::yield_now();
+            }
+        };
+        let assert_newer_than = |other: Arrival, timeout: &RequestTimeout, case| {
+            let [first, second] = [(); 2].map(|()| {
+                timeout.request_arrives(&context);
+                timeout.arrival()
+            });
+            assert!(other.precedes(first) && first == second, "{case}");
+        };
+
+        let timeout = RequestTimeout::accepted(&context, descriptor);
+        let other = next(&context);
+        send();
+        assert_newer_than(other, &timeout, "a connection opened in advance");
+
+        let timeout = RequestTimeout::accepted(&context, descriptor);
+        let other = next(&context);
+        timeout.request_arrives(&context);
+        assert!(timeout.arrival().precedes(other), "bytes arrived before the connection was accepted");
+
+        timeout.await_first_request();
+        send();
+        assert_newer_than(other, &timeout, "the first bytes were a handshake");
+        timeout.await_request(&context);
+        let other = next(&context);
+        send();
+        assert_newer_than(other, &timeout, "the next request");
+        let timeout = RequestTimeout::after_poll(&context, descriptor, true);
+        let other = next(&context);
+        send();
+        assert_newer_than(other, &timeout, "the request after a poll");
+
+        let later = context.arrivals.next(last_received(-1) + Duration::from_secs(1));
+        timeout.await_request(&context);
+        for timeout in [timeout, RequestTimeout::after_poll(&context, descriptor, false)] {
+            timeout.request_arrives(&context);
+            assert!(timeout.arrival().precedes(later), "it arrived earlier, but is read later");
+        }
     }
 }

@@ -6,7 +6,6 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use encke_base::parking::ParkBackoff;
-use encke_sys::has_unread_bytes;
 use tokio::net::TcpStream;
 
 use super::context::Context;
@@ -17,7 +16,7 @@ use crate::admission::{Handshake, OpenConnection};
 use crate::client::Attachment;
 use crate::connection::transport::poll::{Answered, HeldPoll, HeldRequest};
 use crate::connection::transport::{poll, sse, websocket};
-use crate::connection::{Parkable, TcpSocket};
+use crate::connection::{Parkable, Socket, TcpSocket};
 
 /// Serves a connection in a new task. Until the client sends something, the task is small, and nothing else
 /// is allocated.
@@ -28,7 +27,7 @@ pub(super) fn spawn(
     open_connection: OpenConnection,
     context: Arc<Context>,
 ) {
-    let timeout = RequestTimeout::new(&context, has_unread_bytes(socket.as_raw_fd()));
+    let timeout = RequestTimeout::accepted(&context, socket.as_raw_fd());
     tokio::spawn(async move {
         let mut arrival = SessionlessConnection {
             context: &context,
@@ -113,17 +112,11 @@ fn serve(mut next: Box<NextPoll>, mut is_new: bool) -> impl Future<Output = ()> 
                 }
             }
             // Do not name values that are moved elsewhere: the task would reserve space for them.
-            let Some((socket, is_idle, backoff, PollingSocket { address, open_connection, context, .. })) =
+            let Some((socket, waiting, backoff, PollingSocket { address, open_connection, context, .. })) =
                 hold(next).await
             else {
                 return;
             };
-            // Boxed, because the task has no space for it while a poll is held.
-            let waiting = Box::new((
-                RequestTimeout::after_poll(&context, is_idle),
-                // Like a connection without a session, it is evicted if there is no room for others.
-                context.handshakes.begin(address, context.client.timeouts.clock().now()),
-            ));
             let mut arrival = SessionlessConnection {
                 context: &context,
                 address,
@@ -140,12 +133,19 @@ fn serve(mut next: Box<NextPoll>, mut is_new: bool) -> impl Future<Output = ()> 
     }
 }
 
-/// Holds a poll until it is answered. Returns what is needed to wait for the next one, with whether nothing
-/// of that has arrived.
-async fn hold(poll: Box<NextPoll>) -> Option<(IncomingSocket, bool, ParkBackoff, PollingSocket)> {
+/// State of the wait for the next poll. Boxed, because the task has no space for it while a poll is held.
+type Waiting = Box<(RequestTimeout, Handshake)>;
+
+/// Holds a poll until it is answered. Returns what is needed to wait for the next one.
+async fn hold(poll: Box<NextPoll>) -> Option<(IncomingSocket, Waiting, ParkBackoff, PollingSocket)> {
     let Answered { socket, read, unconfirmed, backoff, continuation } = poll::serve(unbox(poll)).await?;
-    let is_idle = read.is_empty();
-    Some((IncomingSocket::AfterPoll(socket, read, unconfirmed), is_idle, backoff, continuation))
+    let PollingSocket { address, context, .. } = &continuation;
+    let waiting = Box::new((
+        RequestTimeout::after_poll(context, socket.descriptor(), read.is_empty()),
+        // Like a connection without a session, it is evicted if there is no room for others.
+        context.handshakes.begin(*address, context.client.timeouts.clock().now()),
+    ));
+    Some((IncomingSocket::AfterPoll(socket, read, unconfirmed), waiting, backoff, continuation))
 }
 
 /// Frees the box, which would otherwise be kept as long as the variable that holds it.

@@ -58,6 +58,7 @@ pub(super) enum RequestOutcome {
 }
 
 /// Answer to a request.
+#[expect(clippy::large_enum_variant, reason = "a box would be allocated for every request")]
 pub(super) enum Answer<'a> {
     Now(RequestOutcome),
     Later(BoxFuture<'a, RequestOutcome>),

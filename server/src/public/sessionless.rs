@@ -1,6 +1,6 @@
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn, ready};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
@@ -84,13 +84,6 @@ impl IncomingSocket {
         };
         readable.map_err(NotServed::ConnectionLost)
     }
-
-    fn descriptor(&self) -> Option<RawFd> {
-        match self {
-            Self::New(socket) => Some(socket.as_raw_fd()),
-            Self::AfterPoll(socket, ..) => socket.descriptor(),
-        }
-    }
 }
 
 impl SessionlessConnection<'_> {
@@ -104,13 +97,7 @@ impl SessionlessConnection<'_> {
     ) -> impl Future<Output = Option<TakenSocket>> {
         async move {
             let stopped = pin!(self.context.stop.cancelled());
-            let end = &mut ConnectionDeadline::new(
-                self.timeout,
-                self.handshake,
-                socket.descriptor(),
-                stopped,
-                self.context,
-            );
+            let end = &mut ConnectionDeadline::new(self.timeout, self.handshake, stopped, self.context);
             if matches!(&socket, IncomingSocket::AfterPoll(_, read_already, _) if !read_already.is_empty()) {
                 // Hundreds of requests may arrive in one packet. Let other tasks run first.
                 yield_now().await;

@@ -1,35 +1,50 @@
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-/// Number of a request in the order of arrival. A client that has given up on a request may have sent a newer
+/// Place of a request in the order of arrival. A client that has given up on a request may have sent a newer
 /// one, which the server may handle first.
+///
+/// The upper 40 bits are the time at which the kernel received the request, in milliseconds since boot; the
+/// others are a number, which decides between requests of the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Arrival(u32);
+pub(crate) struct Arrival(u64);
 
-/// Assigns arrival numbers.
+/// Numbers the requests in the order in which the server notices them.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals(AtomicU32);
 
-/// How many requests earlier a request can have arrived that is handled late. Numbers wrap around: one
-/// that is further behind belongs to a newer request.
-const MAX_OVERTAKEN: u32 = 1 << 16;
+const NUMBER_BITS: u32 = 24;
+
+/// How far apart two times may be and count as the same. The kernel records times in ticks, usually of 4 ms, and
+/// the number of ticks may be wrong by one.
+const TOLERANCE_MS: u64 = 5;
 
 impl Arrivals {
-    pub(crate) fn next(&self) -> Arrival {
-        Arrival(self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
+    /// Returns the place of a request that the kernel received at this time, on any monotonic clock.
+    pub(crate) fn next(&self, received: Duration) -> Arrival {
+        let number = self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        #[expect(clippy::cast_possible_truncation, reason = "40 bits last for 34 years")]
+        let millis = received.as_millis() as u64;
+        Arrival((millis << NUMBER_BITS) | (u64::from(number) % (1 << NUMBER_BITS)))
     }
 }
 
 impl Arrival {
     pub(crate) fn precedes(self, later: Self) -> bool {
-        (1..=MAX_OVERTAKEN).contains(&later.0.wrapping_sub(self.0))
+        let [time, time_of_later] = [self, later].map(|arrival| arrival.0 >> NUMBER_BITS);
+        if time.abs_diff(time_of_later) > TOLERANCE_MS {
+            return time < time_of_later;
+        }
+        // Numbers wrap around, so only their distance counts.
+        (later.0.wrapping_sub(self.0) << (u64::BITS - NUMBER_BITS)).cast_signed() > 0
     }
 
-    pub(crate) fn to_bits(self) -> u32 {
+    pub(crate) fn to_bits(self) -> u64 {
         self.0
     }
 
-    pub(crate) fn from_bits(number: u32) -> Self {
-        Self(number)
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits)
     }
 }
 
@@ -38,11 +53,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrivals_are_ordered_across_the_wrap() {
+    fn requests_are_ordered_by_time_then_by_number() {
         let arrivals = Arrivals(AtomicU32::new(u32::MAX - 1));
-        let [first, second, third] = [(); 3].map(|()| arrivals.next());
-        assert!(first.precedes(second) && first.precedes(third) && second.precedes(third));
-        assert!(!second.precedes(first) && !third.precedes(first) && !first.precedes(first));
-        assert!(!Arrival(1).precedes(Arrival(1 << 31)), "billions of requests have arrived in the meantime");
+        let noticed = |millis| arrivals.next(Duration::from_millis(millis));
+        // Each request is noticed after the one before it. The second one's number is the first after the wrap.
+        for (times, is_in_order) in [
+            ([1_000, 1_000], true),
+            ([1_000, 1_004], true),
+            ([1_000, 996], true),
+            ([1_000, 9_000], true),
+            ([1_000, 992], false),
+            ([1 << 39, 0], false),
+        ] {
+            let [first, second] = times.map(noticed);
+            assert_eq!(
+                (first.precedes(second), second.precedes(first)),
+                (is_in_order, !is_in_order),
+                "{times:?}"
+            );
+            assert!(!first.precedes(first));
+        }
     }
 }

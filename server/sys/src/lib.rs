@@ -5,6 +5,7 @@
 mod allocator;
 mod batch_scheduling;
 mod environment;
+mod received;
 mod unacknowledged;
 mod unread;
 
@@ -12,5 +13,6 @@ mod unread;
 pub use allocator::{ALLOCATOR, Allocator, return_free_memory};
 pub use batch_scheduling::use_batch_scheduling;
 pub use environment::remove_variables;
+pub use received::last_received;
 pub use unacknowledged::{Unacknowledged, unacknowledged};
 pub use unread::has_unread_bytes;

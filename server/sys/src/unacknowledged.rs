@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 /// Data on a TCP connection that the peer's kernel has not acknowledged.
@@ -23,7 +23,7 @@ pub struct Unacknowledged {
 /// The system's error if the socket is not a connected TCP socket.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<Unacknowledged> {
     let socket = socket.as_fd();
-    let info = tcp_info(socket)?;
+    let info = tcp_info(socket.as_raw_fd())?;
     Ok(Unacknowledged {
         bytes: queued_bytes(socket)?,
         in_flight: info.tcpi_unacked > 0,
@@ -42,15 +42,16 @@ fn queued_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or_default())
 }
 
-fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
+/// Queries the kernel with TCP_INFO. If the number belongs to another file by now, the result is about that file.
+pub(crate) fn tcp_info(descriptor: RawFd) -> io::Result<libc::tcp_info> {
     // SAFETY: the struct consists of integers, for which zero is a valid value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut length = libc::socklen_t::try_from(size_of_val(&info)).expect("a few hundred bytes");
-    // SAFETY: the descriptor stays open while it is borrowed, and the kernel writes at most `length` bytes,
-    // the size of `info`.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `info`, and fails with EBADF or another error
+    // if the number is not that of a TCP socket.
     let result = unsafe {
         libc::getsockopt(
-            socket.as_raw_fd(),
+            descriptor,
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             (&raw mut info).cast(),

@@ -1,7 +1,13 @@
+use std::time::Duration;
+
 use encke_tests::connection::Transport;
 use encke_tests::poll::get;
 use encke_tests::raw::upgrade_request;
+use encke_tests::waiting::let_pass;
 use encke_tests::{Certificate, Connection, EventStream, Hello, Launch, RawClient, RunningServer, tls};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 
 use crate::late_requests::{await_acceptance, await_read};
 use crate::poll::{hello, open, poll_query};
@@ -12,6 +18,9 @@ enum Kind {
     Events,
     Poll,
 }
+
+/// Pause after a request, so that the kernel records a later time for the next one. A tick takes at most 10 ms.
+const APART: Duration = Duration::from_millis(20);
 
 const KINDS: [Kind; 3] = [Kind::WebSocket, Kind::Events, Kind::Poll];
 
@@ -134,9 +143,7 @@ fn a_connection_is_as_old_as_its_request() {
     };
     for kind in KINDS {
         assert_replaces_later_ones(&server, connect(), connect, kind);
-        let mut used = connect();
-        assert_eq!(used.exchange("GET /encke.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").status, 200);
-        assert_replaces_later_ones(&server, used, connect, kind);
+        assert_replaces_later_ones(&server, used_connection(&server), connect, kind);
     }
 }
 
@@ -207,4 +214,62 @@ fn the_connection_that_arrived_last_stays() {
             kind.await_attached(later, &hello, &server).assert_receives(&server, number);
         }
     }
+}
+
+/// A proxy reuses connections in any order. While the server has no CPU time, it cannot see in which order their
+/// requests arrive.
+#[test]
+fn the_request_that_arrived_last_wins_on_connections_that_were_open_already() {
+    let seed = rand::random();
+    println!("seed {seed}");
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let server = RunningServer::with(&[]);
+    for (kind, number) in [KINDS; 4].into_iter().flatten().zip(1..) {
+        let (_requests, hello) = open(&server, "news");
+        let mut clients: Vec<_> = (0..5).map(|_| used_connection(&server)).collect();
+        clients.shuffle(&mut rng);
+        server.while_stopped(|| {
+            for client in &mut clients {
+                let_pass(APART);
+                client.send(kind.request(&hello));
+            }
+        });
+        let last = clients.pop().expect("five clients");
+        let mut last = kind.await_attached(last, &hello, &server);
+        for mut client in clients {
+            match kind {
+                // Some of them may have had the session for a moment.
+                Kind::WebSocket | Kind::Events => drop(client.await_end()),
+                Kind::Poll => client.response().assert_error(409, "superseded"),
+            }
+        }
+        last.assert_receives(&server, number);
+    }
+}
+
+/// A request may wait in a connection's buffer until the poll before it is answered.
+#[test]
+fn a_pipelined_poll_is_as_old_as_its_arrival() {
+    let server = RunningServer::with(&[]);
+    let (mut pipelined, hello) = open(&server, "news");
+    let poll = get(&poll_query(&hello, 0));
+    pipelined.send(&poll);
+    server.await_held(&hello.session);
+    pipelined.send(&poll);
+    await_read(pipelined.stream());
+    let_pass(APART);
+    let mut later = used_connection(&server);
+    later.send(&poll);
+    for _ in 0..2 {
+        pipelined.response().assert_error(409, "superseded");
+    }
+    server.admin.publish("news", 1);
+    assert_eq!(later.response().json()[0]["message"]["data"], 1);
+}
+
+/// Opens a connection, and uses it for a request.
+fn used_connection(server: &RunningServer) -> RawClient {
+    let mut client = RawClient::connect(server.public);
+    assert_eq!(client.exchange("GET /encke.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").status, 200);
+    client
 }

@@ -152,9 +152,9 @@ async fn bind_session<S: Socket>(
     let descriptor = upgraded.0.descriptor();
     let mut waiting = SessionlessSocket::new(upgraded, address, &context.client);
     let bound = {
-        let timeout = RequestTimeout::new(&context, true);
+        let timeout = RequestTimeout::new(&context, descriptor);
         let stopped = pin!(context.stop.cancelled());
-        let mut end = ConnectionDeadline::new(&timeout, &handshake, descriptor, stopped, &context);
+        let mut end = ConnectionDeadline::new(&timeout, &handshake, stopped, &context);
         end.begin_reading();
         let bound = pin!(read_until_session(&mut waiting, first_text, &upgrade.requester, &context));
         serve_until(bound, &mut end).await.unwrap_or_else(|end| {

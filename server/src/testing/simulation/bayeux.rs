@@ -101,7 +101,7 @@ impl SimulatedServer {
     /// Serves a WebSocket whose upgrade request was just answered with 101.
     pub fn serve_bayeux_socket(&self, socket: impl SimulatedSocket, address: IpAddr) -> Task {
         let caller = Caller::from_request(&Request::new(()), address, &self.public.client.access.auth)
-            .with_arrival(self.public.arrivals.next());
+            .with_arrival(self.number_request().0);
         let open_connection = self.public.connections.enter(None);
         let requester = Requester { caller, query_token: None, headers: HeaderMap::new() };
         let upgrade = SocketUpgrade { requester, _open_connection: open_connection };
@@ -117,8 +117,8 @@ impl SimulatedServer {
         answer: impl FnOnce(HttpResponse) + Send + 'static,
     ) -> Task {
         let public = Arc::clone(&self.public);
+        let arrival = self.number_request().0;
         Box::pin(async move {
-            let arrival = public.arrivals.next();
             let asked = request_with_body(request(body, true), address, arrival, &public.client);
             if let Err(reply) = asked.answer(&public, || (), || false).await {
                 answer((*reply).into());

@@ -277,7 +277,7 @@ impl SimulatedServer {
 
     /// Numbers a request that arrives now. It may be handled after requests that arrive later.
     pub fn number_request(&self) -> RequestArrival {
-        RequestArrival(self.public.arrivals.next())
+        RequestArrival(self.public.arrivals.next(std::time::Duration::ZERO))
     }
 
     /// Serves a WebSocket whose upgrade request arrived earlier, and was just answered with 101.

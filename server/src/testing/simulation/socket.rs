@@ -66,8 +66,8 @@ pub(super) struct Adapter<S>(pub(super) S);
 impl<S: SimulatedSocket> connection::Socket for Adapter<S> {
     type Parked = ParkedSocketEnd<S>;
 
-    fn descriptor(&self) -> Option<RawFd> {
-        None
+    fn descriptor(&self) -> RawFd {
+        -1
     }
 
     fn is_closed_by_peer(&self) -> bool {
