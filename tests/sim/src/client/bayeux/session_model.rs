@@ -280,15 +280,26 @@ impl BayeuxSessionModel {
     }
 
     /// Returns the number of a message. If several notices have the same content, the oldest one that the
-    /// client does not know has arrived. A notice that was reported as missing may arrive through another log.
+    /// client does not know has arrived, preferably one after its position in a log. A notice that was reported as
+    /// missing may arrive through another log.
     fn number_of(&self, message: &BayeuxMessage, truth: &Truth) -> Option<u64> {
         let notice = match message {
             BayeuxMessage::Data(_, number) => return Some(*number),
             BayeuxMessage::Notice(notice) => notice,
         };
         let same = || truth.notices.numbers_of(notice);
-        let unknown = same().find(|number| !self.known.contains(*number));
-        unknown.or_else(|| same().find(|number| !self.known.has_received(*number))).or_else(|| same().last())
+        let unknown = || same().filter(|number| !self.known.contains(*number));
+        let is_next = |number: &u64| {
+            self.logs.iter().enumerate().any(|(log, subscription)| {
+                let BayeuxSubscription::Active(position) = subscription else { return false };
+                truth.log(log).offset_of(*number).is_some_and(|offset| offset > position.up_to)
+            })
+        };
+        unknown()
+            .find(is_next)
+            .or_else(|| unknown().next())
+            .or_else(|| same().find(|number| !self.known.has_received(*number)))
+            .or_else(|| same().last())
     }
 
     /// Checks the position of a message in one of the logs that contain it.
