@@ -37,9 +37,6 @@ impl<T> FairEviction<T> {
 
     /// Removes an item. Returns `None` if it was already removed or evicted.
     pub fn remove(&mut self, owner: &QuotaOwner, number: u64) -> Option<T> {
-        if !self.items.get(owner)?.contains_key(&number) {
-            return None;
-        }
         self.change(owner, |held| held.remove(&number))
     }
 
