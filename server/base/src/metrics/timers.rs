@@ -79,6 +79,8 @@ impl TimerMetrics {
         self.observe_lateness(lateness);
     }
 
+    // Inlined because every ping ends here.
+    #[inline]
     fn observe_lateness(&self, lateness: Duration) {
         self.lateness.observe(lateness.as_secs_f64());
         let micros = u64::try_from(lateness.as_micros()).unwrap_or(u64::MAX);
