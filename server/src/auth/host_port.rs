@@ -11,12 +11,9 @@ pub(crate) struct HostPort<'a> {
 
 impl<'a> HostPort<'a> {
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
-        // `Origin` and `Host` have no path or user information.
-        if text.contains(['/', '?', '#', '@']) {
-            return None;
-        }
         let uri: Uri = text.parse().ok()?;
         let host = uri.host().filter(|host| !host.is_empty())?;
+        // `Origin` and `Host` have no scheme, user information, path or query.
         let port = match text.strip_prefix(host)? {
             "" | ":" => None,
             rest => Some(rest.strip_prefix(':')?.parse().ok()?),
@@ -63,8 +60,9 @@ mod tests {
         ] {
             assert_eq!(parse(text), Some((host, port)), "{text}");
         }
-        for text in ["", ":8000", "encke:x", "encke:65536", "[::1]8000", "[::1]z:8000", "[::1].evil.example"]
-        {
+        let invalid = " :8000 encke:x encke:65536 [::1]8000 [::1]z:8000 [::1].evil.example a/ a?a a#a a:1/a b@a a@a \
+            a:@a a:1@a http://http / /a *";
+        for text in invalid.split(' ') {
             assert_eq!(parse(text), None, "{text}");
         }
     }
