@@ -20,11 +20,14 @@ pub(crate) fn keep_alive_value(timeout: Duration) -> String {
 
 /// Whether another request may follow on the connection.
 pub(crate) fn keeps_alive(version: Version, headers: &HeaderMap) -> bool {
-    let says_close = |value: &HeaderValue| {
-        let mut options = value.as_bytes().split(|byte| *byte == b',');
-        options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
-    };
+    let says_close =
+        |value: &HeaderValue| elements(value.as_bytes()).any(|option| option.eq_ignore_ascii_case(b"close"));
     version == Version::HTTP_11 && !headers.get_all(CONNECTION).iter().any(says_close)
+}
+
+/// Returns the elements of a header whose value is a list (RFC 9110, section 5.6.1).
+pub(crate) fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
 /// Adds `Date`, and forbids caches to store a response that does not say otherwise. `keep_alive` is how

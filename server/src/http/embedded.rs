@@ -3,8 +3,8 @@ use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use ring::digest::{SHA256, digest};
 
-use super::Reply;
 use super::reply::with;
+use super::{Reply, elements};
 
 /// A file embedded in the binary. Clients revalidate their copy on every use, and usually get 304, so the
 /// copy always matches the server's version.
@@ -42,10 +42,8 @@ impl EmbeddedFile {
 /// Whether a list of tags contains this one (RFC 9110, section 13.1.2). A cache that has compressed the file
 /// makes the tag weak.
 fn lists_tag(tags: &HeaderValue, tag: &HeaderValue) -> bool {
-    tags.as_bytes().split(|byte| *byte == b',').any(|listed| {
-        let listed = listed.trim_ascii();
-        listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag.as_bytes()
-    })
+    elements(tags.as_bytes())
+        .any(|listed| listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag.as_bytes())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ mod timed_heads;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, ConnectionHandler, Listener, SocketOptions};
-pub(crate) use common_headers::{add_common_headers, http_date, keep_alive_value, keeps_alive};
+pub(crate) use common_headers::{add_common_headers, elements, http_date, keep_alive_value, keeps_alive};
 pub(crate) use embedded::EmbeddedFile;
 pub(crate) use error_bodies::ErrorBodies;
 pub use error_code::ApiErrorCode;

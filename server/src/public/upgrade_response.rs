@@ -7,6 +7,8 @@ use hyper::{Method, Request, Version};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use tokio_tungstenite::tungstenite::error::ProtocolError;
 
+use crate::http::elements;
+
 /// Capacity for the response and the hello that follows it.
 const ROOM: usize = 512;
 
@@ -33,7 +35,7 @@ pub(super) fn accept<B>(request: &Request<B>) -> Result<String, ProtocolError> {
     if !text(CONNECTION).split([' ', ',']).any(|option| option.eq_ignore_ascii_case("upgrade")) {
         return Err(ProtocolError::MissingConnectionUpgradeHeader);
     }
-    if !text(UPGRADE).split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket")) {
+    if !elements(text(UPGRADE).as_bytes()).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
         return Err(ProtocolError::MissingUpgradeWebSocketHeader);
     }
     if text(SEC_WEBSOCKET_VERSION) != "13" {
@@ -69,9 +71,7 @@ pub(super) fn head<B>(request: &Request<B>) -> Option<Vec<u8>> {
 /// subprotocols that the page offers.
 pub(super) fn offers_subprotocol<B>(request: &Request<B>) -> bool {
     let offers = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL);
-    let mut names =
-        offers.iter().filter_map(|offers| offers.to_str().ok()).flat_map(|offers| offers.split(','));
-    names.any(|name| name.trim() == SUBPROTOCOL)
+    offers.iter().flat_map(|names| elements(names.as_bytes())).any(|name| name == SUBPROTOCOL.as_bytes())
 }
 
 /// Whether the text is base64 of exactly `KEY_BYTES` bytes.
