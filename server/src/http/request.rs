@@ -19,7 +19,7 @@ const MAX_NAME_LENGTH: usize = 20;
 /// # Errors
 /// The query is not UTF-8. Otherwise, different texts would be taken for the same one.
 pub(crate) fn normalize<B>(request: &mut Request<B>) -> Result<(), ApiError> {
-    if !is_utf8(request.uri().query().unwrap_or_default().as_bytes()) {
+    if request.uri().query().is_some_and(|query| !is_utf8(query.as_bytes())) {
         return Err(ApiError::bad_request("the query is not valid UTF-8"));
     }
     // A repeated header is left, so that it is refused.

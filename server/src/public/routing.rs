@@ -130,11 +130,14 @@ impl<'a> SessionlessConnection<'a> {
 
     fn serve_admitted(&self, arrived: Arrived) -> Answer<'a> {
         let context = &self.context.client;
-        let is_bayeux = self.context.bayeux.serves(arrived.request.uri().path());
+        let Arrived { request, caller, .. } = &arrived;
         // Check the names and the tokens before the backend is called, and before an upgrade.
-        let checked = parameter_names::check(&arrived.request, is_bayeux);
-        if let Err(error) = checked.and_then(|()| check_tokens_agree(&arrived.request)) {
-            return context.report_refusal(RefusalReason::Query, error, &arrived.caller).into();
+        if (request.uri().query().is_some() || caller.bearer.is_some())
+            && let Err(error) =
+                parameter_names::check(request, self.context.bayeux.serves(request.uri().path()))
+                    .and_then(|()| check_tokens_agree(request))
+        {
+            return context.report_refusal(RefusalReason::Query, error, caller).into();
         }
         if context.access.may_need_async_auth()
             && let Some(wanted) = session_request::read(&arrived.request, &context.settings)
