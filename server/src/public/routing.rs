@@ -30,7 +30,7 @@ use crate::connection::TcpSocket;
 use crate::connection::transport::websocket::{self, Upgrade, Upgraded};
 use crate::connection::transport::{poll, sse};
 use crate::http::request::{normalize, parameter};
-use crate::http::{ApiError, ApiErrorCode, Reply, keeps_alive};
+use crate::http::{ApiError, ApiErrorCode, Reply};
 
 /// A connection without a session: before its first session, or between polls.
 #[derive(Clone)]
@@ -88,13 +88,20 @@ fn outcome(accepted: Result<SocketTakeover, Box<Reply>>, open_connection: OpenCo
 struct Arrived {
     request: Request<Incoming>,
     caller: Caller,
+    /// Whether another request may follow on the connection.
+    keeps_alive: bool,
     peer: SharedSocket<TcpSocket>,
     open_connection: OpenConnection,
 }
 
 impl<'a> SessionlessConnection<'a> {
-    /// Answers a request that arrived on this socket.
-    pub(super) fn answer(&self, mut request: Request<Incoming>, peer: SharedSocket<TcpSocket>) -> Answer<'a> {
+    /// Answers a request that arrived on this socket. `keeps_alive` is whether another one may follow.
+    pub(super) fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        keeps_alive: bool,
+        peer: SharedSocket<TcpSocket>,
+    ) -> Answer<'a> {
         let normalized = normalize(&mut request);
         let address = self.context.proxies.client_address(self.address, request.headers());
         let auth = &self.context.client.access.auth;
@@ -102,7 +109,9 @@ impl<'a> SessionlessConnection<'a> {
         let origin = request.headers().get(ORIGIN).filter(|_| caller.origin.is_ok()).cloned();
         let allowed = normalized.and_then(|()| self.admit(address, request.headers()));
         let answer = match allowed {
-            Ok(open_connection) => self.serve_admitted(Arrived { request, caller, peer, open_connection }),
+            Ok(open_connection) => {
+                self.serve_admitted(Arrived { request, caller, keeps_alive, peer, open_connection })
+            }
             Err(error) => error.into(),
         };
         match answer {
@@ -239,7 +248,7 @@ impl<'a> SessionlessConnection<'a> {
         }
     }
 
-    fn bayeux(&self, Arrived { request, caller, peer, open_connection }: Arrived) -> Answer<'a> {
+    fn bayeux(&self, Arrived { request, caller, peer, open_connection, .. }: Arrived) -> Answer<'a> {
         let (context, timeout) = (self.context, self.timeout);
         match bayeux::read_head(request, caller, context) {
             Err(reply) => (*reply).into(),
@@ -269,12 +278,14 @@ impl<'a> SessionlessConnection<'a> {
         reply
     }
 
-    fn upgrade(&self, Arrived { mut request, caller, open_connection, .. }: Arrived) -> Answer<'a> {
+    fn upgrade(&self, arrived: Arrived) -> Answer<'a> {
+        let Arrived { mut request, caller, keeps_alive, open_connection, .. } = arrived;
         join_connection_lines(request.headers_mut());
         let wanted = parse_query(request.uri().query().unwrap_or_default());
         let client_entry = open_connection.clone();
         let upgrade = Upgrade { caller, wanted, open_connection, answer: Vec::new() };
-        if may_be_taken(&request)
+        if keeps_alive
+            && may_be_taken(&request)
             && let Some(answer) = upgrade_response::head(&request)
         {
             let takeover = SocketTakeover::WebSocket(Upgrade { answer, ..upgrade });
@@ -319,12 +330,9 @@ fn join_connection_lines(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether the response can be written without hyper: the request has no body and does not ask to close the
-/// connection.
+/// Whether the response can be written without hyper, on a connection that stays open: the request has no body.
 fn may_be_taken(request: &Request<Incoming>) -> bool {
-    request.body().is_end_stream()
-        && !request.headers().contains_key(EXPECT)
-        && keeps_alive(request.version(), request.headers())
+    request.body().is_end_stream() && !request.headers().contains_key(EXPECT)
 }
 
 /// Creates the response to a WebSocket upgrade, or the error if the request is not a valid upgrade.

@@ -143,7 +143,7 @@ impl SessionlessConnection<'_> {
             // Record the takeover immediately. If hyper finds that the client has disconnected, it may drop
             // the future below without polling it, and the session would never learn of the disconnect.
             let note = |by, entry| *takeover.lock() = Some((by, entry));
-            let reply = match this.answer(request, peer.clone()) {
+            let reply = match this.answer(request, keeps_alive, peer.clone()) {
                 Answer::Now(RequestOutcome::Taken(by, entry)) => {
                     note(by, entry);
                     None
