@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
@@ -76,7 +77,8 @@ impl IncomingSocket {
     /// socket would keep that reader's task in memory.
     fn poll_readable(&self, task: &mut Task<'_>) -> Poll<Result<(), NotServed>> {
         let readable = match self {
-            Self::New(socket) => socket.poll_read_ready(task),
+            // Peek, because tokio assumes without asking the kernel that an accepted socket is readable.
+            Self::New(socket) => socket.poll_peek(task, &mut ReadBuf::new(&mut [0])).map_ok(|_| ()),
             Self::AfterPoll(socket, read_already, _) if read_already.is_empty() => {
                 connection::poll_readable(socket, task)
             }
@@ -235,7 +237,7 @@ mod tests {
     use std::sync::Arc;
     use std::task::{Wake, Waker};
 
-    use tokio::io::{AsyncRead, ReadBuf};
+    use tokio::io::{AsyncRead, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -244,6 +246,21 @@ mod tests {
 
     impl Wake for NoopWake {
         fn wake(self: Arc<Self>) {}
+    }
+
+    /// hyper's state takes some kilobytes, which a crowd of silent sockets must not cause to be allocated.
+    #[test]
+    fn silent_socket_is_not_readable() -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let mut client = TcpStream::connect(listener.local_addr()?).await?;
+            let arriving = IncomingSocket::New(listener.accept().await?.0);
+            assert!(arriving.poll_readable(&mut Task::from_waker(Waker::noop())).is_pending());
+            client.write_all(b"x").await?;
+            poll_fn(|task| arriving.poll_readable(task)).await.map_err(|_| io::ErrorKind::Other)?;
+            Ok(())
+        })
     }
 
     /// A socket keeps the waker of the task that read last, and thereby that task's memory.
