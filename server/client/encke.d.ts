@@ -25,6 +25,11 @@ export interface Options {
   channels?: (string | ({ channel: string } & From))[];
   /** Transports to use, in order of preference. Default: all; without a `WebSocket` constructor, all except WebSocket. */
   transports?: Transport[];
+  /**
+   * What happens to the session when the page is left. `"tab"` (default): the session is kept in `sessionStorage`, and the
+   * next page of this tab that connects to the server within the reconnect window continues it. `"none"`: the session ends.
+   */
+  persist?: "tab" | "none";
   /** How long to wait for the hello on a transport before trying the next transport, in milliseconds. Default: 10,000. */
   hello_ms?: number;
   /** WebSocket constructor to use instead of the platform's, or on platforms without one, such as the one from the package `ws`. */
@@ -75,7 +80,7 @@ export interface Events {
   reply: Reply;
   /** A subscription has ended, for example because the token no longer allows it, or a channel given in the options was refused. */
   unsubscribed: { channel: string; reason: string };
-  /** The server has subscribed this session to a channel. */
+  /** The server has subscribed this session to a channel. Repeated when a page continues the session of the last one. */
   subscribed: Subscribed;
   goaway: { reason: string; retry_ms: number };
 }

@@ -10,13 +10,16 @@ const MAX_SEEN = 4096;
 
 const CLOSE = '{"close":{}}';
 const TOKEN = /^[^\s<{"]+$/; // Excludes error pages. A backend may issue tokens other than JWTs.
-const OPTIONS = ["token", "channels", "transports", "hello_ms", "WebSocket"];
+const OPTIONS = ["token", "channels", "transports", "persist", "hello_ms", "WebSocket"];
+
+const clients = {}; // Number of clients of each server in this page.
 
 export function connect(url, options = {}) {
   checkOptions(options);
-  const { token, channels = [], hello_ms = 10_000, WebSocket = globalThis.WebSocket } = options;
+  const { token, channels = [], persist = "tab", hello_ms = 10_000, WebSocket = globalThis.WebSocket } = options;
   const { transports = ["websocket", "events", "poll"].slice(WebSocket ? 0 : 1) } = options;
   const base = baseOf(url);
+  const entry = `encke ${base} ${(clients[base] = (clients[base] ?? 0) + 1)}`;
   const keys = `${Math.random()}-${Date.now()}-`;
   const listeners = {};
   const page = new AbortController();
@@ -24,7 +27,10 @@ export function connect(url, options = {}) {
   const positions = new Map(); // Last message of each, for a new session.
   const seen = new Map(); // Last message of each channel, by any pattern.
   const commands = new Map();
+  const dropped = new Set(); // Subscriptions of the tab's last page that are being ended. New ones wait.
   let session = {}; // Its query: `seq` is the last one emitted.
+  let isInherited, isHidden;
+  let inherited = []; // Subscriptions of the tab's last page.
   let state = "connecting";
   let link, timer, touchedAt, timeouts, auth, tokenError;
   let lastId = 0, failures = 0, factor = 1;
@@ -170,6 +176,7 @@ export function connect(url, options = {}) {
 
   function confirm(mine) {
     if (mine !== link || mine.isOpen) return;
+    inherit();
     mine.isOpen = true;
     failures = 0;
     if (at && Date.now() >= betterAt) betterAt = Date.now() + RETRY_BETTER_MS;
@@ -200,6 +207,12 @@ export function connect(url, options = {}) {
     if (mine !== link) return;
     reason ||= "connection_lost";
     dropLink();
+    // Another user, or a duplicate of the tab.
+    if (isInherited && /replaced|superseded|unauthorized|forbidden/.test(reason)) {
+      isFinal = isInherited = false;
+      mine.retry_ms = 0;
+      session = {};
+    }
     if (isFinal || (reason === "token_expired" && isFixed)) return finish(reason);
     for (const command of commands.values()) {
       // 1009: message too long.
@@ -228,6 +241,49 @@ export function connect(url, options = {}) {
     for (const command of commands.values()) fail(command, "closed", reason);
   }
 
+  // Leaves the session to the tab's next page. Returns whether it could be stored.
+  function store() {
+    if (persist === "none" || !session.resume) return;
+    const all = [...subscriptions].map(([channel, { byServer }]) => [channel, positions.get(channel), byServer]);
+    const until = Date.now() + timeouts.reconnect_window_ms;
+    try {
+      sessionStorage.setItem(entry, JSON.stringify({ keys, until, session, timeouts, all }));
+      return true;
+    } catch {} // Not available, or full.
+  }
+
+  // Takes over the session of the tab's last page. The entry is removed, so that a duplicate of the tab does not find it.
+  function restore() {
+    let stored;
+    if (persist === "none") return;
+    try {
+      stored = JSON.parse(sessionStorage.getItem(entry));
+      sessionStorage.removeItem(entry);
+    } catch {}
+    if (stored?.keys === keys) return;
+    session = {};
+    if (!(stored?.until > Date.now())) return;
+    ({ session, timeouts, all: inherited } = stored);
+    isInherited = true;
+  }
+
+  // Continues the subscriptions that this page has, too, and ends the others.
+  function inherit() {
+    for (const [channel, since, byServer] of inherited.splice(0)) {
+      const command = subscriptions.get(channel)?.command;
+      if (since && command && !command.last && !positions.has(channel)) positions.set(channel, since);
+      else if (!isInherited) continue;
+      else if (byServer && !command) {
+        subscriptions.set(channel, { session, byServer });
+        if (since) positions.set(channel, since);
+        emit("subscribed", { channel, ...since });
+      } else {
+        dropped.add(channel);
+        submit("unsubscribe", { channel }, { isInternal: true });
+      }
+    }
+  }
+
   const forget = (channel) => [subscriptions, positions].forEach((map) => map.delete(channel));
 
   function submit(kind, body, { isInternal, since, last } = {}) {
@@ -251,7 +307,7 @@ export function connect(url, options = {}) {
         }
         subscriptions.set(channel, { ...subscriptions.get(channel), command });
       }
-      if (kind === "unsubscribe") forget(channel);
+      if (kind === "unsubscribe" && !isInternal) forget(channel);
       flush();
     }
     return answer;
@@ -266,8 +322,8 @@ export function connect(url, options = {}) {
     if (!link?.isOpen) return;
     for (const command of commands.values()) {
       if (link.isPaused || link.sent >= MAX_SENT) return;
-      if (command.link === link) continue;
       const { id, kind, channel, last } = command;
+      if (command.link === link || (kind === "subscribe" && dropped.has(channel))) continue;
       const since = positions.get(channel);
       if (kind === "subscribe") command.text = JSON.stringify({ id, subscribe: since ? { channel, since } : { channel, last } });
       command.sentAt ??= Date.now();
@@ -294,6 +350,7 @@ export function connect(url, options = {}) {
       return;
     }
     commands.delete(id);
+    if (command.isInternal && kind === "unsubscribe") dropped.delete(channel);
     if (subscriptions.get(channel)?.command === command) {
       subscriptions.set(channel, { session });
       if (error) forget(channel);
@@ -316,24 +373,29 @@ export function connect(url, options = {}) {
 
   function handle(mine, object) {
     if (mine !== link) return;
-    const [[kind, body]] = Object.entries(object);
+    const [[given, body]] = Object.entries(object);
     const { channel, epoch, offset, pattern, seq } = body;
+    const kind = seq && dropped.has(pattern?.name ?? channel) ? "dropped" : given;
     // The reply may follow messages, which have no epoch.
     const isEarly = kind === "message" && !pattern && !positions.has(channel) && subscriptions.get(channel)?.command?.link === mine;
-    if (isEarly || (mine.held.length && /message|gap|subscribed/.test(kind))) {
-      if (mine.held.push(object) > MAX_HELD) lost(mine, {});
+    if (isEarly || (mine.held.length && /message|gap|dropped|subscribed/.test(kind))) {
+      if (mine.held.push({ [kind]: body }) > MAX_HELD) lost(mine, {});
       return;
     }
     if (kind !== "hello") factor = 1;
     else {
-      if (!body.recovered) session = {};
+      if (!body.recovered) {
+        session = {};
+        isInherited = false;
+      }
       Object.assign(session, { resume: body.resume, seq });
       timeouts = body;
       failures = 0;
     }
-    if (/message|gap/.test(kind)) {
+    if (/message|gap|dropped/.test(kind)) {
       if (seq <= session.seq) return; // Polls may overlap.
       session.seq = seq;
+      if (kind === "dropped") return;
     }
     if (kind === "ping") return mine.send({ text: JSON.stringify({ pong: { seq: session.seq } }) });
     if (kind === "message" && isRepeated(body)) return;
@@ -342,7 +404,7 @@ export function connect(url, options = {}) {
     if (kind === "subscribed") {
       const last = positions.get(channel);
       if (last && last.epoch + last.offset !== epoch + offset) emit("gap", { channel, epoch });
-      subscriptions.set(channel, { session });
+      subscriptions.set(channel, { session, byServer: true });
       move(channel, epoch, offset);
     }
     if (kind === "goaway") mine.retry_ms = body.retry_ms;
@@ -374,14 +436,21 @@ export function connect(url, options = {}) {
     if (!link) at = 0;
     reconnect();
   });
-  listen("pageshow", reconnect);
+  listen("pageshow", () => {
+    if (isHidden) restore();
+    isHidden = false;
+    reconnect();
+  });
   listen("visibilitychange", ({ target }) => target.hidden || reconnect(), globalThis.document);
   listen("pagehide", () => {
-    sendClose();
+    isHidden = true;
+    const isStored = store();
+    if (!isStored) sendClose();
     if (link) lost(link, { reason: "pagehide", answered: true });
     clearTimeout(timer);
-    session = {};
+    if (!isStored) session = {};
   });
+  restore();
   queueMicrotask(reconnect);
 
   return {

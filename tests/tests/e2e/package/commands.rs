@@ -102,14 +102,15 @@ fn commands_above_the_rate_limit_are_queued() {
 }
 
 /// A page in the browser's back-forward cache, simulated with `pagehide` and `pageshow`, continues in a new
-/// session. Its call is not repeated: the outcome is unknown.
+/// session if its own is not stored. Its call is not repeated: the outcome is unknown.
 #[test]
 fn a_page_shown_again_reconnects() {
     for kind in KINDS.into_iter().filter(|kind| kind.place == "page") {
         let backend = Backend::start();
         backend.reply_with(|_| BackendReply::json(json!({"data": 1})).delayed_by(Duration::from_secs(2)));
         let server = RunningServer::with(&[&format!("backend.call={}", backend.url("/call"))]);
-        let (mut client, hello) = kind.start_subscribed(&server, server.public, &["news"], &json!({}));
+        let (mut client, hello) =
+            kind.start_subscribed(&server, server.public, &["news"], &json!({"persist": "none"}));
         server.admin.publish_each("news", 1..=2);
         client.await_object("message", 2);
         client.send_command(&json!({"ask": ["call", "pay", 100]}));

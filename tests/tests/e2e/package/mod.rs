@@ -6,6 +6,7 @@ mod commands;
 mod middlebox;
 mod module_http;
 mod npm;
+mod persistence;
 mod server_restart;
 mod tokens;
 

@@ -110,7 +110,8 @@ fn a_kicked_client_does_not_reconnect() {
 fn a_client_that_closes_or_leaves_ends_its_session() {
     for kind in KINDS {
         let server = RunningServer::with(&[]);
-        let (mut client, hello) = kind.start_subscribed(&server, server.public, &["news"], &json!({}));
+        let persist = json!({"persist": "none"});
+        let (mut client, hello) = kind.start_subscribed(&server, server.public, &["news"], &persist);
         if kind.place == "page" {
             client.send_command(&json!({"leave": true}));
         } else {
