@@ -26,7 +26,7 @@ export interface Options {
   /** Transports to use, in order of preference. Default: all; without a `WebSocket` constructor, all except WebSocket. */
   transports?: Transport[];
   /**
-   * What happens to the session when the page is left. `"tab"` (default): the session is kept in `sessionStorage`, and the
+   * What happens to the session when the page is left. `"tab"` (default): the session is stored in `sessionStorage`, and the
    * next page of this tab that connects to the server within the reconnect window continues it. `"none"`: the session ends.
    */
   persist?: "tab" | "none";
@@ -80,7 +80,7 @@ export interface Events {
   reply: Reply;
   /** A subscription has ended, for example because the token no longer allows it, or a channel given in the options was refused. */
   unsubscribed: { channel: string; reason: string };
-  /** The server has subscribed this session to a channel. Repeated when a page continues the session of the last one. */
+  /** The server has subscribed this session to a channel. Emitted again when a page continues the previous page's session. */
   subscribed: Subscribed;
   goaway: { reason: string; retry_ms: number };
 }

@@ -12,7 +12,7 @@ const CLOSE = '{"close":{}}';
 const TOKEN = /^[^\s<{"]+$/; // Excludes error pages. A backend may issue tokens other than JWTs.
 const OPTIONS = ["token", "channels", "transports", "persist", "hello_ms", "WebSocket"];
 
-const clients = {}; // Number of clients of each server in this page.
+const clients = {}; // Number of clients created in this page, by server.
 
 export function connect(url, options = {}) {
   checkOptions(options);
@@ -27,10 +27,10 @@ export function connect(url, options = {}) {
   const positions = new Map(); // Last message of each, for a new session.
   const seen = new Map(); // Last message of each channel, by any pattern.
   const commands = new Map();
-  const dropped = new Set(); // Subscriptions of the tab's last page that are being ended. New ones wait.
+  const dropped = new Set(); // Channels of the previous page being unsubscribed. New subscriptions to them wait.
   let session = {}; // Its query: `seq` is the last one emitted.
   let isInherited, isHidden;
-  let inherited = []; // Subscriptions of the tab's last page.
+  let inherited = []; // Subscriptions of the tab's previous page.
   let state = "connecting";
   let link, timer, touchedAt, timeouts, auth, tokenError;
   let lastId = 0, failures = 0, factor = 1;
@@ -207,7 +207,7 @@ export function connect(url, options = {}) {
     if (mine !== link) return;
     reason ||= "connection_lost";
     dropLink();
-    // Another user, or a duplicate of the tab.
+    // The inherited session is another user's, or a duplicate of the tab has taken it.
     if (isInherited && /replaced|superseded|unauthorized|forbidden/.test(reason)) {
       isFinal = isInherited = false;
       mine.retry_ms = 0;
@@ -241,7 +241,7 @@ export function connect(url, options = {}) {
     for (const command of commands.values()) fail(command, "closed", reason);
   }
 
-  // Leaves the session to the tab's next page. Returns whether it could be stored.
+  // Stores the session for the tab's next page. Returns whether that succeeded.
   function store() {
     if (persist === "none" || !session.resume) return;
     const all = [...subscriptions].map(([channel, { byServer }]) => [channel, positions.get(channel), byServer]);
@@ -252,7 +252,7 @@ export function connect(url, options = {}) {
     } catch {} // Not available, or full.
   }
 
-  // Takes over the session of the tab's last page. The entry is removed, so that a duplicate of the tab does not find it.
+  // Takes over the session of the tab's previous page. Removes the entry, so that no duplicate of the tab finds it.
   function restore() {
     let stored;
     if (persist === "none") return;
@@ -267,7 +267,7 @@ export function connect(url, options = {}) {
     isInherited = true;
   }
 
-  // Continues the subscriptions that this page has, too, and ends the others.
+  // Continues the previous page's subscriptions that this page also has or that the server made, and ends the others.
   function inherit() {
     for (const [channel, since, byServer] of inherited.splice(0)) {
       const command = subscriptions.get(channel)?.command;

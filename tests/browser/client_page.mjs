@@ -1,9 +1,9 @@
 // node pages.mjs client_page.mjs BASE OPTIONS ADDRESS
 //
 // Like client.mjs, in pages of the server at ADDRESS, which import the client from there. Prints the URL of each
-// WebSocket. More commands: {"fire":EVENT} dispatches an event, {"leave":true} navigates to a page without a
-// client, {"return":OPTIONS} returns to a page with one, with additional options, and {"duplicate":true} opens a
-// page with a copy of the tab's storage as the next tab.
+// WebSocket. More commands: {"fire":EVENT} dispatches an event; {"leave":true} navigates to a page without a
+// client; {"return":OPTIONS} navigates to a page with a client, which has these options in addition;
+// {"duplicate":true} opens another tab, with a copy of the tab's storage and without a client.
 
 import { drive, obey } from "./drive.mjs";
 import { openTabs } from "./page.mjs";

@@ -13,7 +13,8 @@ impl<'a> HostPort<'a> {
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let host = uri.host().filter(|host| !host.is_empty())?;
-        // `Origin` and `Host` have no scheme, user information, path or query.
+        // Refuse anything before the host, and anything but a port after it, such as a scheme, user
+        // information, a path or a query.
         let port = match text.strip_prefix(host)? {
             "" | ":" => None,
             rest => Some(rest.strip_prefix(':')?.parse().ok()?),

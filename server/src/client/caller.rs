@@ -58,7 +58,7 @@ impl Caller {
         }
     }
 
-    /// Sets the number of the client's request in the order of arrival.
+    /// Sets the arrival of the client's request.
     pub(crate) fn with_arrival(self, arrival: Arrival) -> Self {
         Self { arrival, ..self }
     }

@@ -11,7 +11,7 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static
     /// Form of the socket while its connection is parked.
     type Parked: ParkedSocket;
 
-    /// Number of the kernel's descriptor. Negative if this is not a kernel socket.
+    /// The socket's file descriptor. Negative if this is not a kernel socket.
     fn descriptor(&self) -> RawFd;
 
     /// Whether the peer has ended the connection, according to the kernel.

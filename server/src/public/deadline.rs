@@ -23,7 +23,7 @@ const IDLE: u8 = 1;
 /// The first byte of the request has arrived.
 const BEGUN: u8 = 2;
 
-/// Time limit and arrival number of a client's next request. The limit is `handshake_timeout`, or
+/// Time limit and [`Arrival`] of a client's next request. The limit is `handshake_timeout`, or
 /// `keep_alive_timeout` until its first byte arrives on a connection that has been used before.
 pub(super) struct RequestTimeout {
     /// Start of the time limit in nanoseconds, on the server's clock.
@@ -35,9 +35,10 @@ pub(super) struct RequestTimeout {
     is_answering: AtomicBool,
     /// Whether the client has shown that it has a session.
     has_session: AtomicBool,
-    /// Place of the request in the order of arrival, determined when its first byte arrives.
+    /// The request's [`Arrival`], as bits. Set when the server notices the request's first bytes.
     arrival: AtomicU64,
-    /// Descriptor of the socket, which is open as long as requests may arrive. Negative for a simulated socket.
+    /// Descriptor of the socket, which stays open as long as requests may arrive on it. Negative for a
+    /// simulated socket.
     descriptor: RawFd,
 }
 
@@ -55,10 +56,10 @@ impl RequestTimeout {
         }
     }
 
-    /// Creates the time limit for the first request of a connection that was just accepted. If bytes have arrived
-    /// on it, the request gets its number now: connections are accepted in the order in which they were opened,
-    /// but their bytes may be read in another order. If not, the connection may have been opened in advance, as
-    /// browsers do, long before its first request.
+    /// Creates the time limit for the first request of a connection that was just accepted. If bytes have
+    /// arrived on it, the request is numbered now: connections are accepted in the order in which they were
+    /// opened, but their bytes may be read in another order. If no bytes have arrived, the connection may
+    /// have been opened long before its first request, as browsers do.
     pub(super) fn accepted(context: &Context, descriptor: RawFd) -> Self {
         let timeout = Self::new(context, descriptor);
         if has_unread_bytes(descriptor) {
@@ -82,8 +83,8 @@ impl RequestTimeout {
         timeout
     }
 
-    /// Discards the number, because the bytes that have arrived on a new connection belong to a PROXY header or a
-    /// TLS handshake.
+    /// Lets the next bytes number the request, because those that have arrived on a new connection belong to
+    /// a PROXY header or a TLS handshake.
     pub(super) fn await_first_request(&self) {
         self.progress.store(UNUSED, Ordering::Relaxed);
     }
@@ -272,7 +273,7 @@ mod tests {
         assembly::public(&config, Arc::new(on_slow_engine().0), CancellationToken::new())
     }
 
-    /// Returns the place of a request that arrives now, on any connection.
+    /// Returns the arrival of a request that the server notices now on another connection.
     fn next(context: &Context) -> Arrival {
         context.arrivals.next(last_received(-1))
     }
@@ -322,7 +323,7 @@ mod tests {
         timeout.await_request(&context);
         for timeout in [timeout, RequestTimeout::after_poll(&context, descriptor, false)] {
             timeout.request_arrives(&context);
-            assert!(timeout.arrival().precedes(later), "it arrived earlier, but is read later");
+            assert!(timeout.arrival().precedes(later), "the request arrived earlier, but is read later");
         }
     }
 }

@@ -133,10 +133,11 @@ fn serve(mut next: Box<NextPoll>, mut is_new: bool) -> impl Future<Output = ()> 
     }
 }
 
-/// State of the wait for the next poll. Boxed, because the task has no space for it while a poll is held.
+/// State of a connection that waits for its next poll. Boxed, so that the task needs no space for it while a
+/// poll is held.
 type Waiting = Box<(RequestTimeout, Handshake)>;
 
-/// Holds a poll until it is answered. Returns what is needed to wait for the next one.
+/// Holds a poll until it is answered. Returns the socket and the state needed to wait for the next poll.
 async fn hold(poll: Box<NextPoll>) -> Option<(IncomingSocket, Waiting, ParkBackoff, PollingSocket)> {
     let Answered { socket, read, unconfirmed, backoff, continuation } = poll::serve(unbox(poll)).await?;
     let PollingSocket { address, context, .. } = &continuation;

@@ -95,7 +95,7 @@ struct Arrived {
 }
 
 impl<'a> SessionlessConnection<'a> {
-    /// Answers a request that arrived on this socket. `keeps_alive` is whether another one may follow.
+    /// Answers a request that arrived on this socket. `keeps_alive` is whether another request may follow.
     pub(super) fn answer(
         &self,
         mut request: Request<Incoming>,
@@ -140,7 +140,7 @@ impl<'a> SessionlessConnection<'a> {
     fn serve_admitted(&self, arrived: Arrived) -> Answer<'a> {
         let context = &self.context.client;
         let Arrived { request, caller, .. } = &arrived;
-        // Check the names and the tokens before the backend is called, and before an upgrade.
+        // Check parameter names and tokens before the backend is called, and before an upgrade.
         if (request.uri().query().is_some() || caller.bearer.is_some())
             && let Err(error) =
                 parameter_names::check(request, self.context.bayeux.serves(request.uri().path()))
@@ -330,7 +330,8 @@ fn join_connection_lines(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether the response can be written without hyper, on a connection that stays open: the request has no body.
+/// Whether the response can be written without hyper if the connection stays open: the request has no body,
+/// and does not expect an interim response.
 fn may_be_taken(request: &Request<Incoming>) -> bool {
     request.body().is_end_stream() && !request.headers().contains_key(EXPECT)
 }

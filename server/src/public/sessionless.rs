@@ -77,7 +77,7 @@ impl IncomingSocket {
     /// socket would keep that reader's task in memory.
     fn poll_readable(&self, task: &mut Task<'_>) -> Poll<Result<(), NotServed>> {
         let readable = match self {
-            // Peek, because tokio assumes without asking the kernel that an accepted socket is readable.
+            // Peek, which asks the kernel: tokio assumes that an accepted socket is readable.
             Self::New(socket) => socket.poll_peek(task, &mut ReadBuf::new(&mut [0])).map_ok(|_| ()),
             Self::AfterPoll(socket, read_already, _) if read_already.is_empty() => {
                 connection::poll_readable(socket, task)
@@ -248,7 +248,7 @@ mod tests {
         fn wake(self: Arc<Self>) {}
     }
 
-    /// hyper's state takes some kilobytes, which a crowd of silent sockets must not cause to be allocated.
+    /// hyper allocates several kilobytes per connection, so it must not be set up for a silent socket.
     #[test]
     fn silent_socket_is_not_readable() -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;

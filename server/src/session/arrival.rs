@@ -1,26 +1,27 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Place of a request in the order of arrival. A client that has given up on a request may have sent a newer
+/// When a request arrived, relative to others. A client that has given up on a request may have sent a newer
 /// one, which the server may handle first.
 ///
-/// The upper 40 bits are the time at which the kernel received the request, in milliseconds since boot; the
-/// others are a number, which decides between requests of the same time.
+/// The upper 40 bits are the time at which the kernel received the request, in milliseconds since boot. The
+/// lower 24 bits are a sequence number, which decides between requests of about the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arrival(u64);
 
-/// Numbers the requests in the order in which the server notices them.
+/// Numbers requests in the order in which the server notices them.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals(AtomicU32);
 
 const NUMBER_BITS: u32 = 24;
 
-/// How far apart two times may be and count as the same. The kernel records times in ticks, usually of 4 ms, and
-/// the number of ticks may be wrong by one.
+/// Times that differ by at most this count as the same. The kernel records times in ticks, usually of 4 ms,
+/// and a time may be wrong by one tick.
 const TOLERANCE_MS: u64 = 5;
 
 impl Arrivals {
-    /// Returns the place of a request that the kernel received at this time, on any monotonic clock.
+    /// Returns the arrival of a request that the kernel received at this time. All calls must use the same
+    /// monotonic clock.
     pub(crate) fn next(&self, received: Duration) -> Arrival {
         let number = self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         #[expect(clippy::cast_possible_truncation, reason = "40 bits last for 34 years")]
@@ -56,7 +57,7 @@ mod tests {
     fn requests_are_ordered_by_time_then_by_number() {
         let arrivals = Arrivals(AtomicU32::new(u32::MAX - 1));
         let noticed = |millis| arrivals.next(Duration::from_millis(millis));
-        // Each request is noticed after the one before it. The second one's number is the first after the wrap.
+        // The requests are noticed in this order. Between the first two, the sequence number wraps around.
         for (times, is_in_order) in [
             ([1_000, 1_000], true),
             ([1_000, 1_004], true),

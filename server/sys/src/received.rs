@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use crate::unacknowledged::tcp_info;
 
-/// Returns when the kernel last received data on the TCP connection with this descriptor, or else established
-/// the connection, on CLOCK_MONOTONIC_COARSE. The current time if the number is not that of a TCP socket.
+/// Returns the time at which the kernel last received data on this TCP connection, on CLOCK_MONOTONIC_COARSE.
+/// If no data has arrived, returns the time at which the connection was established; if the descriptor is not
+/// that of a TCP socket, the current time.
 ///
-/// The kernel records this time in ticks, with which the clock advances, too. Therefore, data received in the same
-/// tick has the same time, no matter when it is read.
+/// The kernel records this time in ticks, and this clock advances by the same ticks. Therefore, the result is
+/// accurate to one tick, regardless of when this is called.
 #[must_use]
 pub fn last_received(descriptor: RawFd) -> Duration {
     loop {
         let now = coarse_now();
         let millis_ago = tcp_info(descriptor).map_or(0, |info| info.tcpi_last_data_recv);
-        // After a tick, or while the process was stopped, the kernel may have answered for a later time.
+        // If the clock has advanced, `millis_ago` may count from a later time than `now`: try again.
         if coarse_now() == now {
             return now.saturating_sub(Duration::from_millis(millis_ago.into()));
         }
@@ -62,10 +63,10 @@ mod tests {
         await_time(sent + 5 * TICK);
         let mut byte = [0];
         (&server).read_exact(&mut byte).expect("a byte");
-        assert!(received().abs_diff(sent) <= TICK, "the time is that of receiving, not of reading");
+        assert!(received().abs_diff(sent) <= TICK, "reading data does not change the time");
         (&server).write_all(&byte).expect("there is room");
         client.read_exact(&mut byte).expect("a byte");
-        assert!(received().abs_diff(sent) <= TICK, "acknowledgements are not data");
+        assert!(received().abs_diff(sent) <= TICK, "an acknowledgement is not data");
     }
 
     #[test]

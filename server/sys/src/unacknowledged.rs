@@ -42,13 +42,14 @@ fn queued_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or_default())
 }
 
-/// Queries the kernel with TCP_INFO. If the number belongs to another file by now, the result is about that file.
+/// Queries the kernel with TCP_INFO. If the descriptor has been closed and reused, the result describes the
+/// new file.
 pub(crate) fn tcp_info(descriptor: RawFd) -> io::Result<libc::tcp_info> {
     // SAFETY: the struct consists of integers, for which zero is a valid value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut length = libc::socklen_t::try_from(size_of_val(&info)).expect("a few hundred bytes");
-    // SAFETY: the kernel writes at most `length` bytes, the size of `info`, and fails with EBADF or another error
-    // if the number is not that of a TCP socket.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `info`. If the descriptor is not that of
+    // a TCP socket, the call fails.
     let result = unsafe {
         libc::getsockopt(
             descriptor,

@@ -19,7 +19,8 @@ enum Kind {
     Poll,
 }
 
-/// Pause after a request, so that the kernel records a later time for the next one. A tick takes at most 10 ms.
+/// Pause before each request, so that the kernel records a later time for it than for the one before. A tick
+/// takes at most 10 ms.
 const APART: Duration = Duration::from_millis(20);
 
 const KINDS: [Kind; 3] = [Kind::WebSocket, Kind::Events, Kind::Poll];
@@ -216,8 +217,8 @@ fn the_connection_that_arrived_last_stays() {
     }
 }
 
-/// A proxy reuses connections in any order. While the server has no CPU time, it cannot see in which order their
-/// requests arrive.
+/// A proxy reuses connections in any order. While the server has no CPU time, it does not notice in which
+/// order the requests arrive.
 #[test]
 fn the_request_that_arrived_last_wins_on_connections_that_were_open_already() {
     let seed = rand::random();
@@ -238,7 +239,7 @@ fn the_request_that_arrived_last_wins_on_connections_that_were_open_already() {
         let mut last = kind.await_attached(last, &hello, &server);
         for mut client in clients {
             match kind {
-                // Some of them may have had the session for a moment.
+                // Some of these connections may have had the session until a newer request replaced them.
                 Kind::WebSocket | Kind::Events => drop(client.await_end()),
                 Kind::Poll => client.response().assert_error(409, "superseded"),
             }
@@ -267,7 +268,7 @@ fn a_pipelined_poll_is_as_old_as_its_arrival() {
     assert_eq!(later.response().json()[0]["message"]["data"], 1);
 }
 
-/// Opens a connection, and uses it for a request.
+/// Opens a connection that has already carried a request.
 fn used_connection(server: &RunningServer) -> RawClient {
     let mut client = RawClient::connect(server.public);
     assert_eq!(client.exchange("GET /encke.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").status, 200);

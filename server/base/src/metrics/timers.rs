@@ -79,7 +79,7 @@ impl TimerMetrics {
         self.observe_lateness(lateness);
     }
 
-    // Inlined because every ping ends here.
+    // Inlined because it is called for every ping.
     #[inline]
     fn observe_lateness(&self, lateness: Duration) {
         self.lateness.observe(lateness.as_secs_f64());

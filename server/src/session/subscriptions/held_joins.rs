@@ -39,13 +39,15 @@ pub(super) struct JoinRates {
     sweep_at: usize,
 }
 
-/// A bucket that holds one minute's worth of joins, stored as the times at which it will be full again.
+/// Token bucket that holds one minute's worth of joins. Its level is stored as the time at which it will be
+/// full again, counted in two ways.
 #[derive(Clone, Copy)]
 struct Bucket {
-    /// If all joins that are held back are announced when they are due. Determines when further joins are due.
+    /// Counts the joins that are held back as well as the announced ones. Determines when further joins are
+    /// due.
     full_at: Timestamp,
-    /// If no further join is announced. Joins that are canceled leave unused tokens, which other joins could
-    /// otherwise spend all at once.
+    /// Counts only the joins that were announced. Determines whether a join that is due may be announced:
+    /// cancelled joins leave unused tokens, which other joins must not spend all at once.
     full_of_announced_at: Timestamp,
 }
 
@@ -100,8 +102,8 @@ impl JoinRates {
         due
     }
 
-    /// Counts a join again that was held back until `due`. Returns the time at which it may be announced if that is
-    /// later.
+    /// Checks a join that was held back until `due` against the joins that were announced. If it must wait
+    /// longer, counts it again and returns the time at which it may be announced.
     pub(super) fn count_due(
         &mut self,
         channel: &ChannelName,
@@ -124,6 +126,7 @@ impl JoinRates {
         });
     }
 
+    /// Counts a join as announced.
     fn announce(&mut self, channel: &ChannelName, owner: &QuotaOwner, at: Timestamp) {
         self.update(channel, owner, at, |bucket, interval| {
             bucket.full_of_announced_at = bucket.full_of_announced_at.max(at) + interval;
@@ -132,8 +135,9 @@ impl JoinRates {
         });
     }
 
-    /// Updates both buckets. `update` returns when the bucket will be full again. Returns when both had a token,
-    /// if that is after `now`.
+    /// Calls `update` for the bucket of the channel and for that of all channels. `update` returns the time
+    /// at which the bucket will be full again if the join is counted. Returns the time from which both
+    /// buckets have a token for the join, if that is after `now`.
     fn update(
         &mut self,
         channel: &ChannelName,
@@ -236,7 +240,7 @@ mod tests {
         let (mut rates, channel) = (JoinRates::new(1), channel());
         let mut count = |at_s| rates.count(&channel, &ANN, at(at_s));
         assert_eq!([count(0), count(0), count(0)], [None, Some(at(60)), Some(at(120))]);
-        // The second join is canceled, and the next one is counted instead.
+        // The second join is cancelled, and another one takes its place in the count.
         rates.refund(&channel, &ANN);
         assert_eq!(rates.count(&channel, &ANN, at(0)), Some(at(120)));
         assert_eq!(rates.count_due(&channel, &ANN, at(120)), None);

@@ -142,8 +142,9 @@ impl NoticeTable {
         Some(join)
     }
 
-    /// Announces the session's join if it is due. Returns whether it is announced. The caller holds the session's
-    /// lock, and lists the session as present from then on.
+    /// Announces the session's held join, which is due, unless the limit delays it further. Returns whether
+    /// the join is announced. The caller holds the session's lock, and lists the session as present from then
+    /// on.
     pub(super) fn release(&mut self, channel: &ChannelName, session: SessionId) -> bool {
         let Some(queue) = self.queues.get_mut(channel) else { return false };
         let Some((due, join)) = queue.held.remove(session) else { return false };

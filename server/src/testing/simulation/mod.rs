@@ -98,7 +98,7 @@ pub struct SimulatedServer {
     poller: Arc<SimulatedPoller>,
 }
 
-/// Place of a request in the order in which the server numbers them.
+/// When a request arrived, relative to others.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestArrival(Arrival);
 
@@ -275,7 +275,8 @@ impl SimulatedServer {
         self.outstanding_answers.load(Ordering::Relaxed)
     }
 
-    /// Numbers a request that arrives now. It may be handled after requests that arrive later.
+    /// Numbers a request that arrives now. It may be handled after requests that arrive later. All requests have
+    /// the same time, so their sequence numbers decide.
     pub fn number_request(&self) -> RequestArrival {
         RequestArrival(self.public.arrivals.next(std::time::Duration::ZERO))
     }

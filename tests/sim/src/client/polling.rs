@@ -110,7 +110,7 @@ impl Simulation {
         }
     }
 
-    /// Returns a request's place in the order of arrival. `None` if the server does not handle it now.
+    /// Returns a request's arrival. `None` if the server does not handle the request now.
     fn number_request(&mut self, number: ConnectionNumber) -> Option<RequestArrival> {
         let (server, connection) = (self.server_number(), self.connection(number)?);
         let client = connection.client;

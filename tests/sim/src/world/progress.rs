@@ -108,7 +108,7 @@ impl Simulation {
         let progress = |what: String| Some(Violation { invariant: "progress", what });
         let (link, id) = (client.link.as_ref()?, client.session()?);
         let connection = self.connection(link.connection)?;
-        // The session may end while a request that resumes it is in transit.
+        // Skip a client whose request is in transit: its session may have ended in the meantime.
         if connection.request.is_some() {
             return None;
         }

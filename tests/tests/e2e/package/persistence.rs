@@ -1,4 +1,4 @@
-//! Sessions that the next page of a tab continues.
+//! Sessions that outlive their page: the next page of the tab continues them.
 
 use encke_tests::tokens::token;
 use encke_tests::waiting::until;
@@ -72,7 +72,7 @@ fn a_duplicate_of_a_tab_has_a_session_of_its_own() {
     for kind in pages() {
         let server = RunningServer::with(&[]);
         let (mut client, hello) = leave(kind, &server);
-        // Both have the entry in their storage.
+        // Both tabs have a copy of the stored session.
         for command in [json!({"duplicate": true}), json!({"return": {}}), json!({"tab": 1, "return": {}})] {
             client.send_command(&command);
         }

@@ -1,6 +1,6 @@
 use crate::session::{ConnectionKind, Heartbeat};
 
-/// Kind and state of the current or last connection. One byte: only one variant has a value.
+/// Kind and state of the current or last connection. Takes one byte, because only one variant has a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carrier {
     /// A stream with [`Heartbeat::Frame`].

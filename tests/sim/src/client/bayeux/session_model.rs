@@ -279,9 +279,9 @@ impl BayeuxSessionModel {
         logs.try_for_each(|log| self.message_in_log(log, number, truth.log(log), is_alone))
     }
 
-    /// Returns the number of a message. If several notices have the same content, the oldest one that the
-    /// client does not know has arrived, preferably one after its position in a log. A notice that was reported as
-    /// missing may arrive through another log.
+    /// Returns the number of a message. If several notices have the same content, assumes that the oldest one
+    /// that the client does not know has arrived, and prefers notices after the client's position in a log. A
+    /// notice that was reported as missing may arrive through another log.
     fn number_of(&self, message: &BayeuxMessage, truth: &Truth) -> Option<u64> {
         let notice = match message {
             BayeuxMessage::Data(_, number) => return Some(*number),
