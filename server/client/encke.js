@@ -12,14 +12,14 @@ const CLOSE = '{"close":{}}';
 const TOKEN = /^[^\s<{"]+$/; // Excludes error pages. A backend may issue tokens other than JWTs.
 const OPTIONS = ["token", "channels", "transports", "persist", "hello_ms", "WebSocket"];
 
-const clients = {}; // Number of clients created in this page, by server.
+const clientCounts = {}; // Number of clients created in this page, by server.
 
 export function connect(url, options = {}) {
   checkOptions(options);
   const { token, channels = [], persist = "tab", hello_ms = 10_000, WebSocket = globalThis.WebSocket } = options;
   const { transports = ["websocket", "events", "poll"].slice(WebSocket ? 0 : 1) } = options;
   const base = baseOf(url);
-  const entry = `encke ${base} ${(clients[base] = (clients[base] ?? 0) + 1)}`;
+  const entry = `encke ${base} ${(clientCounts[base] = (clientCounts[base] ?? 0) + 1)}`;
   const keys = `${Math.random()}-${Date.now()}-`;
   const listeners = {};
   const page = new AbortController();
@@ -29,7 +29,7 @@ export function connect(url, options = {}) {
   const commands = new Map();
   const dropped = new Set(); // Channels of the previous page being unsubscribed. New subscriptions to them wait.
   let session = {}; // Its query: `seq` is the last one emitted.
-  let isInherited, isHidden;
+  let isInherited, wasLeft;
   let inherited = []; // Subscriptions of the tab's previous page.
   let state = "connecting";
   let link, timer, touchedAt, timeouts, auth, tokenError;
@@ -373,9 +373,9 @@ export function connect(url, options = {}) {
 
   function handle(mine, object) {
     if (mine !== link) return;
-    const [[given, body]] = Object.entries(object);
+    const [[receivedKind, body]] = Object.entries(object);
     const { channel, epoch, offset, pattern, seq } = body;
-    const kind = seq && dropped.has(pattern?.name ?? channel) ? "dropped" : given;
+    const kind = seq && dropped.has(pattern?.name ?? channel) ? "dropped" : receivedKind;
     // The reply may follow messages, which have no epoch.
     const isEarly = kind === "message" && !pattern && !positions.has(channel) && subscriptions.get(channel)?.command?.link === mine;
     if (isEarly || (mine.held.length && /message|gap|dropped|subscribed/.test(kind))) {
@@ -437,13 +437,13 @@ export function connect(url, options = {}) {
     reconnect();
   });
   listen("pageshow", () => {
-    if (isHidden) restore();
-    isHidden = false;
+    if (wasLeft) restore();
+    wasLeft = false;
     reconnect();
   });
   listen("visibilitychange", ({ target }) => target.hidden || reconnect(), globalThis.document);
   listen("pagehide", () => {
-    isHidden = true;
+    wasLeft = true;
     const isStored = store();
     if (!isStored) sendClose();
     if (link) lost(link, { reason: "pagehide", answered: true });

@@ -74,7 +74,7 @@ impl ScenarioOptions {
         Some(format!("{} needs {need}, which --target {} does not support", self.name(), target.name()))
     }
 
-    /// Returns why the run could show nothing regardless of the server, if there is such a reason.
+    /// Returns the reason why the run cannot give a meaningful result with any server, if there is one.
     fn vacuous(&self) -> Option<String> {
         match self {
             Self::Mute(mute) => self.selects_nothing(mute),

@@ -30,7 +30,7 @@ pub(crate) fn end_pause_advice(session: &SessionCell) -> Option<Advice> {
     session.set_pause_advised(false).then(|| Advice::pause(Duration::ZERO))
 }
 
-/// Returns the last reply of a session, or of its connection.
+/// Returns the reply that ends a session or its connection. Records whether it advises the client to pause.
 pub(crate) fn final_reply<'a>(
     reply: MessageReply<'a>,
     code: CloseCode,

@@ -7,7 +7,7 @@ use encke_core::Timestamp;
 use super::PartialMessageSender;
 use crate::admission::{DescriptorLimit, PartialMessages, Permits, RateLimiters, Refusals, SignatureLimit};
 
-/// Limits that all clients share, and the reports of those that exceed them.
+/// Limits that all clients share, and the reports of refusals.
 pub(crate) struct SharedLimits {
     /// Permits of connections that have a session.
     pub(crate) permits: Arc<Permits>,

@@ -15,9 +15,9 @@ pub(crate) struct Arrivals(AtomicU32);
 
 const NUMBER_BITS: u32 = 24;
 
-/// Times that differ by at most this count as the same. The kernel records times in ticks, usually of 4 ms,
-/// and a time may be wrong by one tick.
-const TOLERANCE_MS: u64 = 5;
+/// Times that differ by at most this count as the same. The kernel records times in ticks of at most 10 ms, and
+/// a time may be wrong by one tick.
+const TOLERANCE_MS: u64 = 11;
 
 impl Arrivals {
     /// Returns the arrival of a request that the kernel received at this time. All calls must use the same
@@ -60,10 +60,10 @@ mod tests {
         // The requests are noticed in this order. Between the first two, the sequence number wraps around.
         for (times, is_in_order) in [
             ([1_000, 1_000], true),
-            ([1_000, 1_004], true),
-            ([1_000, 996], true),
+            ([1_000, 1_010], true),
+            ([1_000, 990], true),
             ([1_000, 9_000], true),
-            ([1_000, 992], false),
+            ([1_000, 988], false),
             ([1 << 39, 0], false),
         ] {
             let [first, second] = times.map(noticed);

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_have_the_current_time() {
+    fn without_a_tcp_socket_the_current_time_is_returned() {
         let before = coarse_now();
         assert!(last_received(-1) >= before);
     }

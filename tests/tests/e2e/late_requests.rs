@@ -68,7 +68,7 @@ impl ServerSocket {
         Self { server: port(client.peer_addr()), client: port(client.local_addr()) }
     }
 
-    /// Returns the fields of proc_net_tcp(5): the number, both addresses, the state, the sizes of the queues for
+    /// Returns the fields of the socket's line in `/proc/net/tcp`: the number, both addresses, the state, the sizes of the queues for
     /// output and input, and the inode in the tenth column. `None` if the connection has been reset.
     fn fields(&self) -> Option<Vec<String>> {
         let sockets = fs::read_to_string("/proc/net/tcp").expect("Linux has /proc/net/tcp");

@@ -35,7 +35,7 @@ pub struct Origin {
 }
 
 impl LogMessage {
-    /// Returns the message's encoded for all dialects.
+    /// Returns the message as encoded for all dialects.
     #[inline]
     pub fn encoded(&self) -> &EncodedMessage {
         match self {

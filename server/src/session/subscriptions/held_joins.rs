@@ -48,7 +48,7 @@ struct Bucket {
     full_at: Timestamp,
     /// Counts only the joins that were announced. Determines whether a join that is due may be announced:
     /// cancelled joins leave unused tokens, which other joins must not spend all at once.
-    full_of_announced_at: Timestamp,
+    full_at_by_announced: Timestamp,
 }
 
 /// A join, with the session and the owner that are needed to hold it back.
@@ -92,64 +92,64 @@ impl JoinRates {
             self.buckets.retain(|_, bucket| bucket.full_at > now);
             self.sweep_at = (2 * self.buckets.len()).max(MIN_SWEEP_LEN);
         }
-        let due = self.update(channel, owner, now, |bucket, interval| {
+        let due = self.for_both_buckets(channel, owner, now, |bucket, interval| {
             bucket.full_at = bucket.full_at.max(now) + interval;
             bucket.full_at
         });
         if due.is_none() {
-            self.announce(channel, owner, now);
+            self.count_announced(channel, owner, now);
         }
         due
     }
 
     /// Checks a join that was held back until `due` against the joins that were announced. If it must wait
     /// longer, counts it again and returns the time at which it may be announced.
-    pub(super) fn count_due(
+    pub(super) fn recheck_due(
         &mut self,
         channel: &ChannelName,
         owner: &QuotaOwner,
         due: Timestamp,
     ) -> Option<Timestamp> {
-        let next = |bucket: &mut Bucket, interval| bucket.full_of_announced_at.max(due) + interval;
-        if self.update(channel, owner, due, next).is_some() {
+        let next = |bucket: &mut Bucket, interval| bucket.full_at_by_announced.max(due) + interval;
+        if self.for_both_buckets(channel, owner, due, next).is_some() {
             return self.count(channel, owner, due);
         }
-        self.announce(channel, owner, due);
+        self.count_announced(channel, owner, due);
         None
     }
 
     /// Refunds a join that was counted, but is not announced.
     pub(super) fn refund(&mut self, channel: &ChannelName, owner: &QuotaOwner) {
-        self.update(channel, owner, Timestamp::from_nanos(0), |bucket, interval| {
+        self.for_both_buckets(channel, owner, Timestamp::from_nanos(0), |bucket, interval| {
             bucket.full_at = bucket.full_at.before(interval).unwrap_or(bucket.full_at);
             bucket.full_at
         });
     }
 
     /// Counts a join as announced.
-    fn announce(&mut self, channel: &ChannelName, owner: &QuotaOwner, at: Timestamp) {
-        self.update(channel, owner, at, |bucket, interval| {
-            bucket.full_of_announced_at = bucket.full_of_announced_at.max(at) + interval;
-            bucket.full_at = bucket.full_at.max(bucket.full_of_announced_at);
+    fn count_announced(&mut self, channel: &ChannelName, owner: &QuotaOwner, at: Timestamp) {
+        self.for_both_buckets(channel, owner, at, |bucket, interval| {
+            bucket.full_at_by_announced = bucket.full_at_by_announced.max(at) + interval;
+            bucket.full_at = bucket.full_at.max(bucket.full_at_by_announced);
             bucket.full_at
         });
     }
 
-    /// Calls `update` for the bucket of the channel and for that of all channels. `update` returns the time
-    /// at which the bucket will be full again if the join is counted. Returns the time from which both
+    /// Calls `full_at` for the bucket of the channel and for that of all channels. `full_at` returns the time
+    /// at which the bucket will be full again if the join is counted, and may change the bucket. Returns the time from which both
     /// buckets have a token for the join, if that is after `now`.
-    fn update(
+    fn for_both_buckets(
         &mut self,
         channel: &ChannelName,
         owner: &QuotaOwner,
         now: Timestamp,
-        update: impl Fn(&mut Bucket, Duration) -> Timestamp,
+        full_at: impl Fn(&mut Bucket, Duration) -> Timestamp,
     ) -> Option<Timestamp> {
         let interval = self.interval?;
         let due = [(Some(channel), interval), (None, interval / CHANNELS)].map(|(channel, interval)| {
-            let full = Bucket { full_at: now, full_of_announced_at: now };
+            let full = Bucket { full_at: now, full_at_by_announced: now };
             let bucket = self.buckets.entry((channel.cloned(), owner.clone())).or_insert(full);
-            update(bucket, interval).before(REFILL)
+            full_at(bucket, interval).before(REFILL)
         });
         due.into_iter().flatten().max().filter(|due| *due > now)
     }
@@ -243,9 +243,9 @@ mod tests {
         // The second join is cancelled, and another one takes its place in the count.
         rates.refund(&channel, &ANN);
         assert_eq!(rates.count(&channel, &ANN, at(0)), Some(at(120)));
-        assert_eq!(rates.count_due(&channel, &ANN, at(120)), None);
-        assert_eq!(rates.count_due(&channel, &ANN, at(120)), Some(at(180)));
-        assert_eq!(rates.count_due(&channel, &ANN, at(180)), None);
+        assert_eq!(rates.recheck_due(&channel, &ANN, at(120)), None);
+        assert_eq!(rates.recheck_due(&channel, &ANN, at(120)), Some(at(180)));
+        assert_eq!(rates.recheck_due(&channel, &ANN, at(180)), None);
         assert_eq!(rates.count(&channel, &ANN, at(239)), Some(at(240)));
     }
 

@@ -148,7 +148,7 @@ impl NoticeTable {
     pub(super) fn release(&mut self, channel: &ChannelName, session: SessionId) -> bool {
         let Some(queue) = self.queues.get_mut(channel) else { return false };
         let Some((due, join)) = queue.held.remove(session) else { return false };
-        if let Some(due) = self.rates.count_due(channel, &join.owner, due) {
+        if let Some(due) = self.rates.recheck_due(channel, &join.owner, due) {
             queue.held.insert(due, join);
             return false;
         }

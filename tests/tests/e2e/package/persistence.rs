@@ -12,7 +12,7 @@ fn pages() -> impl Iterator<Item = ClientKind> {
 }
 
 /// Starts a page that has received the first two messages of `news`, and leaves it.
-fn leave(kind: ClientKind, server: &RunningServer) -> (Script, Value) {
+fn start_and_leave(kind: ClientKind, server: &RunningServer) -> (Script, Value) {
     let (mut client, hello) = kind.start_subscribed(server, server.public, &["news"], &json!({}));
     server.admin.publish_each("news", 1..=2);
     client.await_object("message", 2);
@@ -32,7 +32,7 @@ fn sessions(server: &RunningServer) -> Vec<String> {
 fn the_next_page_of_a_tab_continues_the_session() {
     for kind in pages() {
         let server = RunningServer::with(&[]);
-        let (mut client, hello) = leave(kind, &server);
+        let (mut client, hello) = start_and_leave(kind, &server);
         server.admin.publish_each("news", 3..=4);
         client.send_command(&json!({"return": {}}));
         await_open(&client, 2);
@@ -45,7 +45,7 @@ fn the_next_page_of_a_tab_continues_the_session() {
 }
 
 #[test]
-fn subscriptions_of_the_last_page_end_unless_the_next_one_has_them() {
+fn subscriptions_of_the_previous_page_end_unless_the_next_one_has_them() {
     for kind in pages() {
         let server = RunningServer::with(&[]);
         let (mut client, hello) = kind.start_subscribed(&server, server.public, &["news", "old"], &json!({}));
@@ -71,7 +71,7 @@ fn subscriptions_of_the_last_page_end_unless_the_next_one_has_them() {
 fn a_duplicate_of_a_tab_has_a_session_of_its_own() {
     for kind in pages() {
         let server = RunningServer::with(&[]);
-        let (mut client, hello) = leave(kind, &server);
+        let (mut client, hello) = start_and_leave(kind, &server);
         // Both tabs have a copy of the stored session.
         for command in [json!({"duplicate": true}), json!({"return": {}}), json!({"tab": 1, "return": {}})] {
             client.send_command(&command);
@@ -92,10 +92,11 @@ fn a_duplicate_of_a_tab_has_a_session_of_its_own() {
 fn a_page_of_another_user_opens_a_new_session() {
     for kind in pages() {
         let server = RunningServer::with_tokens(&[]);
-        let of = |user| json!({"token": token(user, json!({"channels": {"**": ["subscribe"]}}))});
-        let (mut client, hello) = kind.start_subscribed(&server, server.public, &["news"], &of("alice"));
+        let options_of = |user| json!({"token": token(user, json!({"channels": {"**": ["subscribe"]}}))});
+        let (mut client, hello) =
+            kind.start_subscribed(&server, server.public, &["news"], &options_of("alice"));
         client.send_command(&json!({"leave": true}));
-        client.send_command(&json!({"return": of("bob")}));
+        client.send_command(&json!({"return": options_of("bob")}));
         await_open(&client, 2);
         let opened = client.values("hello").into_iter().next_back().expect("a hello");
         assert_ne!(session_id(&opened), session_id(&hello), "{kind:?}");

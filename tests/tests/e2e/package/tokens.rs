@@ -107,7 +107,7 @@ fn a_kicked_client_does_not_reconnect() {
 }
 
 #[test]
-fn a_client_that_closes_or_leaves_ends_its_session() {
+fn a_client_that_closes_or_leaves_ends_a_session_that_is_not_persisted() {
     for kind in KINDS {
         let server = RunningServer::with(&[]);
         let persist = json!({"persist": "none"});

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::session::Heartbeat;
 
-/// Version of the protocol.
+/// Version of Bayeux, as sent in a handshake.
 pub const VERSION: &str = "1.0";
 
 /// The server's side of a Bayeux conversation. Each text is an array of messages.

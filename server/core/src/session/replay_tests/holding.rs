@@ -32,7 +32,7 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// Answers the request held on a stream, after everything taken so far.
+    /// Answers the request held on a stream, after all messages taken from the outbox so far.
     pub(super) fn reply(&mut self, id: ConnectionId) {
         self.write(id, [WireFrame::Reply]);
         self.released = self.session.outbox().sent();
