@@ -92,7 +92,7 @@ fn a_duplicate_of_a_tab_has_a_session_of_its_own() {
 fn a_page_of_another_user_opens_a_new_session() {
     for kind in pages() {
         let server = RunningServer::with_tokens(&[]);
-        let options_of = |user| json!({"token": token(user, json!({"channels": {"**": ["subscribe"]}}))});
+        let options_of = |user| json!({"token": token(user, json!({}))});
         let (mut client, hello) =
             kind.start_subscribed(&server, server.public, &["news"], &options_of("alice"));
         client.send_command(&json!({"leave": true}));
