@@ -74,7 +74,7 @@ impl ScenarioOptions {
         Some(format!("{} needs {need}, which --target {} does not support", self.name(), target.name()))
     }
 
-    /// Returns the reason why the run cannot give a meaningful result with any server, if there is one.
+    /// If no server can give a meaningful result in this run, returns the cause.
     fn vacuous(&self) -> Option<String> {
         match self {
             Self::Mute(mute) => self.selects_nothing(mute),
