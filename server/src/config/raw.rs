@@ -52,6 +52,7 @@ struct RawSession {
     poll_hold: DurationSetting,
     poll_gap: DurationSetting,
     reconnect_window: DurationSetting,
+    offline_after: DurationOrOff,
     lifetime: DurationOrOff,
     idle: DurationOrOff,
     write_timeout: DurationSetting,
@@ -131,6 +132,7 @@ pub(super) fn resolve(mut layers: Layers, insecure: bool) -> Result<Config, Conf
             idle: raw.session.idle.0,
             lifetime: raw.session.lifetime.0,
         },
+        offline_after: raw.session.offline_after.0,
         max_unacked: raw.session.max_unacked,
         engine: engine.unwrap_or(EngineConfig::Memory),
         channel: raw.channel.resolve(&raw.namespace),
@@ -224,6 +226,16 @@ impl Validator<'_> {
             self.source("session.ping_interval"),
         );
         self.require(timeout <= interval, "session.pong_timeout", message);
+        if let Some(after) = session.offline_after.0 {
+            let window = session.reconnect_window.0;
+            let message = format!(
+                "is {}, but must not be longer than session.reconnect_window, which is {} (set by {})",
+                format_duration(after),
+                format_duration(window),
+                self.source("session.reconnect_window"),
+            );
+            self.require(after <= window, "session.offline_after", message);
+        }
         let fits = self.is_default(POLL_GAP) || session.poll_gap.0 < session.reconnect_window.0;
         self.require(fits, POLL_GAP, "must be shorter than session.reconnect_window");
         let fits = (MIN_UNACKED..=MAX_UNACKED).contains(&session.max_unacked);

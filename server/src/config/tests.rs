@@ -91,6 +91,15 @@ fn errors_name_the_key_and_where_it_was_set() {
             &["session.poll_gap=120s"],
             "`session.poll_gap` (set by --set session.poll_gap): must be shorter than session.reconnect_window",
         ),
+        (
+            &["session.offline_after=15ms"],
+            "`session.offline_after` (set by --set session.offline_after): must be at least two ticks (timers.tick)",
+        ),
+        (
+            &["session.offline_after=121s"],
+            "`session.offline_after` (set by --set session.offline_after): is 2m 1s, but must not be longer than \
+             session.reconnect_window, which is 2m (set by the default)",
+        ),
         (&["parking.after=61s"], "must be at most 1m, or off"),
         (&["timers.ping_slack=25s"], "must be shorter than session.ping_interval"),
         (&["timers.stall_threshold=39ms"], "must be at least four ticks"),

@@ -38,6 +38,8 @@ pub struct Config {
     pub proxies: Proxies,
     pub timers: TimersConfig,
     pub session: SessionTimeouts,
+    /// How long a session without a connection keeps its user online. `None`: until the session ends.
+    pub offline_after: Option<Duration>,
     /// Capacity of a session's replay ring, in messages.
     pub max_unacked: usize,
     pub engine: EngineConfig,
@@ -213,6 +215,7 @@ impl Config {
             ("session.poll_hold", Some(session.poll_hold)),
             ("session.reconnect_window", Some(session.reconnect_window)),
             ("session.poll_gap", Some(session.poll_gap)),
+            ("session.offline_after", self.offline_after),
             ("session.lifetime", session.lifetime),
             ("session.idle", session.idle),
             ("session.write_timeout", Some(self.write_timeout)),

@@ -7,7 +7,7 @@ use encke_core::session::LifecycleEvent;
 use super::hooks::HookSink;
 use super::webhook::Webhooks;
 use crate::reminders::WebhookSink;
-use crate::session::{EventSink, SessionId};
+use crate::session::{EventSink, SessionId, UserSink};
 
 /// Receivers of events, and the metrics that count them.
 pub(crate) struct Sinks {
@@ -16,6 +16,8 @@ pub(crate) struct Sinks {
     pub(crate) sessions: Box<dyn EventSink>,
     /// Tracks which channels have subscribers, if a webhook subscribes to channel events.
     pub(crate) channels: Option<Arc<Occupancy>>,
+    /// Receives changes between online and offline, if a webhook subscribes to user events.
+    pub(crate) users: Option<Arc<dyn UserSink>>,
     /// Receives due reminders.
     pub(crate) reminders: Option<Arc<dyn WebhookSink>>,
 }
@@ -29,6 +31,7 @@ impl Sinks {
         let channels = || Arc::new(Occupancy::new(Arc::clone(webhooks) as Arc<dyn OccupancySink>));
         Self {
             metrics,
+            users: webhooks.any_wants_user_events().then(|| Arc::clone(webhooks) as Arc<dyn UserSink>),
             channels: webhooks.any_wants_channel_events().then(channels),
             reminders: Some(Arc::clone(webhooks) as Arc<dyn WebhookSink>),
             sessions: Box::new(HooksAndWebhooks(hooks, Arc::clone(webhooks))),
@@ -38,7 +41,7 @@ impl Sinks {
 
 impl<S: EventSink> From<Box<S>> for Sinks {
     fn from(sessions: Box<S>) -> Self {
-        Self { metrics: Arc::new(Metrics::new()), sessions, channels: None, reminders: None }
+        Self { metrics: Arc::new(Metrics::new()), sessions, channels: None, users: None, reminders: None }
     }
 }
 

@@ -26,7 +26,8 @@ use crate::issuer::Issuer;
 use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
 use crate::session::{
-    Arrivals, Channels, SessionLimits, SessionLogs, SessionRef, SessionTable, Sessions, TableLimits,
+    Arrivals, Channels, OnlineUsers, SessionLimits, SessionLogs, SessionRef, SessionTable, Sessions,
+    TableLimits,
 };
 
 /// Creates the channels, the sessions, and the other services shared by client connections.
@@ -65,7 +66,7 @@ pub(crate) fn client_services_on(
     engine: impl FnOnce(MemoryEngine<SessionRef>) -> Arc<dyn LogEngine<SessionRef>>,
 ) -> client::Services {
     let limits = &config.limits;
-    let Sinks { metrics, sessions: events, channels: occupancy, reminders: webhooks } = sinks.into();
+    let Sinks { metrics, sessions: events, channels: occupancy, users, reminders: webhooks } = sinks.into();
     let channels = Channels::new(
         Arc::new(SessionTable::new(TableLimits {
             sessions: limits.max_sessions,
@@ -96,6 +97,7 @@ pub(crate) fn client_services_on(
         entropy.clone(),
         Arc::clone(&executor),
         events,
+        users.map(|sink| OnlineUsers::new(sink, config.offline_after)),
     );
     let reminders = Arc::new(Reminders::new(
         limits.max_reminders,

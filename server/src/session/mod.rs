@@ -26,7 +26,8 @@ pub(crate) use id::ResumeToken;
 pub use id::SessionId;
 pub(crate) use id::{ExposedToken, InvalidSessionId};
 pub(crate) use lifecycle::{
-    AttachRefusal, AttachRequest, Attached, EventSink, RestoredSessions, SessionRequest, Sessions,
+    AttachRefusal, AttachRequest, Attached, EventSink, OnlineUsers, RestoredSessions, SessionRequest,
+    Sessions, UserSink,
 };
 pub(crate) use session_ref::SessionRef;
 pub(crate) use subscriptions::{

@@ -44,6 +44,9 @@ levels! {
     /// The numbers of subscribers. Changes are queued for webhooks while it is locked, to preserve their
     /// order.
     Occupancy,
+    /// The sessions that keep users online. Changes are queued for webhooks while it is locked, as for
+    /// subscribers.
+    OnlineUsers,
     /// Any other lock. No lock is taken while it is held.
     Leaf,
 }

@@ -35,6 +35,12 @@ pub enum EventName {
     /// A channel's last subscriber unsubscribed, or its session ended.
     #[serde(rename = "channel.vacated")]
     ChannelVacated,
+    /// A user has a session again. Anonymous clients are not users.
+    #[serde(rename = "user.online")]
+    UserOnline,
+    /// Each session of a user has ended, or has been without a connection for `session.offline_after`.
+    #[serde(rename = "user.offline")]
+    UserOffline,
     /// A reminder is due. Sent only to the webhook that the reminder names.
     #[serde(rename = "reminder.due")]
     ReminderDue,
@@ -53,6 +59,10 @@ impl EventName {
 
     pub(super) fn is_channel_event(self) -> bool {
         matches!(self, Self::ChannelOccupied | Self::ChannelVacated)
+    }
+
+    pub(super) fn is_user_event(self) -> bool {
+        matches!(self, Self::UserOnline | Self::UserOffline)
     }
 }
 
@@ -78,6 +88,8 @@ pub(super) enum EventSubject {
         reason: &'static str,
     },
     Channel(ChannelName),
+    /// The `sub` claim of the user's tokens.
+    User(Arc<str>),
     Reminder {
         key: Box<str>,
         data: Arc<RawValue>,
@@ -89,7 +101,7 @@ impl WebhookEvent {
     pub(super) fn data_bytes(&self) -> usize {
         match &self.subject {
             EventSubject::Reminder { data, .. } => data.get().len(),
-            EventSubject::Session { .. } | EventSubject::Channel(_) => 0,
+            EventSubject::Session { .. } | EventSubject::Channel(_) | EventSubject::User(_) => 0,
         }
     }
 }
@@ -110,6 +122,7 @@ impl Serialize for WebhookEvent {
                 object.serialize_field("reason", reason)?;
             }
             EventSubject::Channel(channel) => object.serialize_field("channel", channel.as_str())?,
+            EventSubject::User(user) => object.serialize_field("user", &**user)?,
             EventSubject::Reminder { key, data } => {
                 object.serialize_field("key", key)?;
                 object.serialize_field("data", &**data)?;

@@ -5,8 +5,8 @@
 //!  (under its lock)     (bounded)      (100 events, or those of 50 ms)
 //! ```
 //!
-//! Each webhook has several lanes. All events of one session, one channel, or one reminder key use the same
-//! lane. A lane has one request in flight at a time, so events arrive in order. Session events are queued
+//! Each webhook has several lanes. All events of one session, channel, user or reminder key use the same lane.
+//! A lane has one request in flight at a time, so events arrive in order. Session events are queued
 //! while the session is locked, so their order is exact. Delivery is at least once, because the response to a
 //! request may be lost. The id of a request and the ids of its events stay the same in every attempt.
 
@@ -29,7 +29,7 @@ use encke_timeouts::Timeouts;
 use serde_json::value::RawValue;
 
 use crate::reminders::{ReminderKey, WebhookSink};
-use crate::session::SessionId;
+use crate::session::{SessionId, UserSink};
 use event::{EventSubject, WebhookEvent};
 use lanes::Webhook;
 
@@ -76,6 +76,11 @@ impl Webhooks {
     /// Returns whether any webhook subscribes to channel events.
     pub(crate) fn any_wants_channel_events(&self) -> bool {
         self.webhooks.iter().any(|webhook| webhook.subscribes_to(EventName::is_channel_event))
+    }
+
+    /// Returns whether any webhook subscribes to user events.
+    pub(crate) fn any_wants_user_events(&self) -> bool {
+        self.webhooks.iter().any(|webhook| webhook.subscribes_to(EventName::is_user_event))
     }
 
     /// Queues a session's transition. The caller holds the session's lock.
@@ -135,6 +140,16 @@ impl OccupancySink for Webhooks {
 
     fn vacated(&self, channel: &ChannelName) {
         self.enqueue(EventName::ChannelVacated, lane_of(channel), EventSubject::Channel(channel.clone()));
+    }
+}
+
+impl UserSink for Webhooks {
+    fn online(&self, user: &Arc<str>) {
+        self.enqueue(EventName::UserOnline, lane_of(user), EventSubject::User(Arc::clone(user)));
+    }
+
+    fn offline(&self, user: &Arc<str>) {
+        self.enqueue(EventName::UserOffline, lane_of(user), EventSubject::User(Arc::clone(user)));
     }
 }
 

@@ -186,6 +186,9 @@ impl Sessions {
         self.lifecycle.step(&session, |state, step| {
             step.outputs.extend(outputs);
             self.table.add_to_users(&session, state);
+            if let Some(online) = &self.lifecycle.online {
+                online.opened(session.reference(), state);
+            }
         });
         self.complete_opening(&session, &request.identity);
         if self.is_draining() {

@@ -5,6 +5,9 @@ mod attach;
 mod attach_request;
 mod ended_sessions;
 mod event_sink;
+mod online_users;
+#[cfg(test)]
+mod online_users_tests;
 mod parked_outputs;
 mod parking;
 mod refresh;
@@ -17,5 +20,6 @@ mod timeline;
 
 pub(crate) use attach_request::{AttachRefusal, AttachRequest, Attached, SessionRequest};
 pub(crate) use event_sink::EventSink;
+pub(crate) use online_users::{OnlineUsers, UserSink};
 pub(crate) use sessions::Sessions;
 pub(crate) use snapshot::RestoredSessions;

@@ -10,6 +10,7 @@ use encke_timeouts::Timeouts;
 
 use super::attach_request::AttachRefusal;
 use super::event_sink::EventSink;
+use super::online_users::OnlineUsers;
 use super::step::Lifecycle;
 use crate::auth::Revocations;
 use crate::session::channels::SessionLogs;
@@ -48,6 +49,7 @@ impl Sessions {
         entropy: Entropy,
         executor: Arc<dyn Executor>,
         events: Box<dyn EventSink>,
+        online: Option<OnlineUsers>,
     ) -> Arc<Self> {
         let table = Arc::clone(logs.channels.registry());
         let subscriptions =
@@ -59,6 +61,7 @@ impl Sessions {
             settings,
             Arc::clone(&metrics),
             events,
+            online,
         );
         Arc::new(Self {
             table,

@@ -91,6 +91,7 @@ impl Sessions {
             state.machine.outbox().channels().map(|subscription| Arc::clone(&subscription.channel));
         let subscriptions = state.machine.outbox().subscriptions().map(|it| it.channel);
         let unlisted = subscriptions.filter(|it| !it.channel.is_listed(it.key)).map(|it| it.channel.name());
+        let online = self.lifecycle.online.as_ref();
         let stored = StoredSession {
             id: session.id().bytes(),
             secret_digest: digest.0,
@@ -106,6 +107,7 @@ impl Sessions {
                 .to_text(),
             renames: state.renames().iter().map(StoredRename::from).collect(),
             unlisted: unlisted.map(|name| name.as_str().to_owned()).collect(),
+            is_online: online.is_some_and(|online| online.contains(session.reference(), &state)),
         };
         Some((stored, channels.collect()))
     }
@@ -161,6 +163,10 @@ impl Sessions {
         self.metrics.sessions.phase_changed(None, Phase::Suspended);
         // This step also requests the session's next deadline from the wheel.
         self.lifecycle.step(&session, |state, _| self.table.add_to_users(&session, state));
+        let online = self.lifecycle.online.as_ref().filter(|_| stored.is_online);
+        if let (Some(online), Some(user)) = (online, session.identity().shared_user()) {
+            online.restored(user, session.reference());
+        }
         restored.0.push((Duration::from_nanos(stored.machine.detached_for_ns), owner, session));
         Ok(())
     }
@@ -184,6 +190,11 @@ impl Sessions {
             let mut state = session.lock();
             if state.machine.phase() == Phase::Suspended && state.eviction_position().is_none() {
                 self.lifecycle.suspended.add(session.id(), &mut state, owner);
+            }
+            drop(state);
+            // Now that all sessions of each user count, steps may find users to be offline.
+            if self.lifecycle.online.is_some() {
+                self.lifecycle.step(&session, |_, _| ());
             }
         }
     }

@@ -15,6 +15,7 @@ use encke_timeouts::Timeouts;
 
 use super::ended_sessions::EndedSessions;
 use super::event_sink::EventSink;
+use super::online_users::OnlineUsers;
 use super::parked_outputs::{act_for_parked, signals_of};
 use super::step_in_progress::{Step, requested_deadline};
 use super::suspended_sessions::SuspendedSessions;
@@ -42,6 +43,8 @@ pub(crate) struct Lifecycle {
     events: Box<dyn EventSink>,
     /// Cached result of [`EventSink::wants_order`].
     in_order: bool,
+    /// `None` if no webhook subscribes to user events.
+    pub(super) online: Option<OnlineUsers>,
 }
 
 impl Lifecycle {
@@ -52,6 +55,7 @@ impl Lifecycle {
         settings: SessionTimeouts,
         metrics: Arc<Metrics>,
         events: Box<dyn EventSink>,
+        online: Option<OnlineUsers>,
     ) -> Arc<Self> {
         let lifecycle = Arc::new(Self {
             table,
@@ -64,6 +68,7 @@ impl Lifecycle {
             metrics,
             in_order: events.wants_order(),
             events,
+            online,
         });
         let weak = Arc::downgrade(&lifecycle);
         lifecycle.table.set_lifecycle(weak);
@@ -218,6 +223,10 @@ impl Lifecycle {
         let &mut Step { session, now, before, .. } = step;
         state.sync_last_received();
         state.sync_token_expiry(self.timeouts.clock(), now);
+        // First, because a client that resumes too late comes online again.
+        if let Some(online) = &self.online {
+            online.check_deadline(session.reference(), state, now);
+        }
         let context = &mut StepContext { now, timeouts: &self.settings, outputs: &mut step.outputs };
         let result = act(state, context);
         #[cfg(all(test, feature = "simulation"))]
@@ -236,6 +245,11 @@ impl Lifecycle {
         if before != after {
             let address = step.mailbox.as_deref().map(Mailbox::address).or_else(|| state.parked_address());
             self.suspended.phase_changed(session.id(), state, address);
+        }
+        if let Some(online) = &self.online
+            && before != after
+        {
+            online.phase_changed(session.reference(), state, before, now);
         }
         let has_farewell = step.outputs.iter().any(|output| matches!(output, Output::Close(..)));
         let context = &mut StepContext { now, timeouts: &self.settings, outputs: &mut step.outputs };
@@ -260,7 +274,9 @@ impl Lifecycle {
         if self.in_order {
             self.report_in_order(session.id(), state, &step.outputs);
         }
-        let deadline = requested_deadline(&state.machine, now, self.timeouts.slack(), &self.settings);
+        let offline_at = self.online.as_ref().and_then(|online| online.deadline(session.reference(), state));
+        let slack = self.timeouts.slack();
+        let deadline = requested_deadline(&state.machine, now, offline_at, slack, &self.settings);
         step.arming = Some(self.timeouts.request(session.timer(), deadline));
         // Counted last: if the step panics, the session still counts as being in its earlier phase.
         self.metrics.sessions.phase_changed(Some(before), after);
@@ -363,8 +379,11 @@ impl Lifecycle {
                 self.subscriptions.complete_unsubscribe(&subscription);
             }
         });
-        // This has no effect unless the session had already ended before the panic.
+        // These have no effect unless the session had already ended before the panic.
         self.table.remove(session, &identity);
+        if let Some(online) = &self.online {
+            online.remove(session.reference(), &session.lock());
+        }
     }
 }
 

@@ -42,9 +42,11 @@ impl<'a> Step<'a> {
 
 /// Returns the deadline to request from the wheel. Pings have slack, so that they can be sent in batches. All
 /// other deadlines are exact to the tick, and so is a ping if another deadline lies within its slack.
+/// `offline_at` is the deadline in [`OnlineUsers`](super::online_users::OnlineUsers) of a suspended session.
 pub(super) fn requested_deadline<C>(
     machine: &Session<C>,
     now: Timestamp,
+    offline_at: Option<Timestamp>,
     slack: Duration,
     timeouts: &SessionTimeouts,
 ) -> RequestedDeadline {
@@ -54,6 +56,10 @@ pub(super) fn requested_deadline<C>(
         // early has no effect.
         let pong = now + timeouts.pong_timeout;
         return RequestedDeadline::exact(next.map_or(pong, |(at, _)| at.min(pong)).as_nanos());
+    }
+    if let Some(offline_at) = offline_at {
+        let at = next.map_or(offline_at, |(at, _)| at.min(offline_at));
+        return RequestedDeadline::exact(at.as_nanos());
     }
     let Some((at, deadline)) = next else { return RequestedDeadline::NONE };
     let is_soft = deadline == Deadline::Ping && machine.has_only_heartbeat(timeouts, at + slack);

@@ -55,6 +55,9 @@ pub(crate) struct StoredSession {
     /// Channels whose presence does not list the session, because its join was not announced.
     #[cbor(n(10), default)]
     pub(crate) unlisted: Vec<String>,
+    /// Whether the session keeps its user online.
+    #[cbor(n(11), default)]
+    pub(crate) is_online: bool,
 }
 
 /// Record of a [`Rename`].

@@ -315,6 +315,12 @@ impl<C> Session<C> {
         self.last_received_at
     }
 
+    /// When the session lost its last connection or its last poll ended; `None` unless it is suspended.
+    #[must_use]
+    pub fn suspended_since(&self) -> Option<Timestamp> {
+        matches!(self.phase(), Phase::Suspended).then_some(self.marked_at)
+    }
+
     fn attach(&mut self, step: &mut StepContext<'_>, attach: Attach, transition: Option<Transition>) {
         self.resume_outbox(&attach);
         self.set_phase(Phase::Attached(attach.connection));
