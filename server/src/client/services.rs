@@ -6,7 +6,7 @@ use encke_base::entropy::Entropy;
 use encke_base::metrics::Metrics;
 use encke_base::parking;
 use encke_base::trace::Tracer;
-use encke_broker::engine::RedisHealth;
+use encke_broker::engine::{RedisHealth, SharedUsers};
 use encke_core::Timestamp;
 use encke_core::session::ConnectionId;
 use encke_timeouts::{Stalled, Timeouts};
@@ -29,6 +29,8 @@ pub(crate) struct Services {
     pub(crate) presence_replies: PresenceReplies,
     /// Health of an engine outside this process.
     pub(crate) engine_health: Option<Arc<RedisHealth>>,
+    /// Users that are online on any server, if several servers share them.
+    pub(crate) shared_users: Option<Arc<SharedUsers>>,
     /// The trace exporter, if traces are exported.
     pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) metrics: Arc<Metrics>,

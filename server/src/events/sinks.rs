@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use encke_base::metrics::Metrics;
 use encke_broker::channel::{Occupancy, OccupancySink};
+use encke_broker::engine::UserEventSink;
 use encke_core::session::LifecycleEvent;
 
 use super::hooks::HookSink;
@@ -18,6 +19,8 @@ pub(crate) struct Sinks {
     pub(crate) channels: Option<Arc<Occupancy>>,
     /// Receives changes between online and offline, if a webhook subscribes to user events.
     pub(crate) users: Option<Arc<dyn UserSink>>,
+    /// Receives these changes if several servers share their users.
+    pub(crate) shared_users: Option<Arc<dyn UserEventSink>>,
     /// Receives due reminders.
     pub(crate) reminders: Option<Arc<dyn WebhookSink>>,
 }
@@ -28,10 +31,12 @@ impl Sinks {
         let Some(webhooks) = webhooks else {
             return Self { metrics, ..Self::from(Box::new(hooks)) };
         };
+        let wants_users = webhooks.any_wants_user_events();
         let channels = || Arc::new(Occupancy::new(Arc::clone(webhooks) as Arc<dyn OccupancySink>));
         Self {
             metrics,
-            users: webhooks.any_wants_user_events().then(|| Arc::clone(webhooks) as Arc<dyn UserSink>),
+            users: wants_users.then(|| Arc::clone(webhooks) as Arc<dyn UserSink>),
+            shared_users: wants_users.then(|| Arc::clone(webhooks) as Arc<dyn UserEventSink>),
             channels: webhooks.any_wants_channel_events().then(channels),
             reminders: Some(Arc::clone(webhooks) as Arc<dyn WebhookSink>),
             sessions: Box::new(HooksAndWebhooks(hooks, Arc::clone(webhooks))),
@@ -41,7 +46,14 @@ impl Sinks {
 
 impl<S: EventSink> From<Box<S>> for Sinks {
     fn from(sessions: Box<S>) -> Self {
-        Self { metrics: Arc::new(Metrics::new()), sessions, channels: None, users: None, reminders: None }
+        Self {
+            metrics: Arc::new(Metrics::new()),
+            sessions,
+            channels: None,
+            users: None,
+            shared_users: None,
+            reminders: None,
+        }
     }
 }
 

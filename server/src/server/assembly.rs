@@ -7,7 +7,7 @@ use encke_base::entropy::Entropy;
 use encke_base::executor::Executor;
 use encke_base::trace::Tracer;
 use encke_broker::channel::Namespaces;
-use encke_broker::engine::{LogEngine, MemoryEngine, RedisEngine};
+use encke_broker::engine::{LogEngine, MemoryEngine, RedisEngine, SharedUsers};
 use encke_timeouts::{ExpiryBatch, Timeouts};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,7 @@ use crate::auth::Revocations;
 use crate::backend::Backend;
 use crate::client::{self, Access, ClientSettings, PresenceReplies, SharedLimits};
 use crate::config::{Config, EngineConfig, RedisSettings};
-use crate::events::Sinks;
+use crate::events::{SharedUserSink, Sinks};
 use crate::issuer::Issuer;
 use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
@@ -39,6 +39,13 @@ pub(crate) fn client_services(
     sinks: impl Into<Sinks>,
 ) -> client::Services {
     let (engine_entropy, engine_executor) = (entropy.clone(), Arc::clone(&executor));
+    let mut sinks: Sinks = sinks.into();
+    let user_events = sinks.shared_users.take().filter(|_| matches!(config.engine, EngineConfig::Redis(_)));
+    let shared_users = user_events.map(|events| SharedUsers::new(events, config.session.reconnect_window));
+    if let Some(users) = &shared_users {
+        sinks.users = Some(Arc::new(SharedUserSink(Arc::clone(users))));
+    }
+    let engine_users = shared_users.clone();
     let mut health = None;
     let mut client =
         client_services_on(config, timeouts, entropy, executor, sinks, |memory| match &config.engine {
@@ -46,13 +53,20 @@ pub(crate) fn client_services(
             EngineConfig::Redis(settings) => {
                 let MemoryEngine { channels, timeouts } = memory;
                 let settings = RedisSettings::clone(settings);
-                let redis =
-                    RedisEngine::start(settings, channels, timeouts, engine_entropy, &engine_executor);
+                let redis = RedisEngine::start(
+                    settings,
+                    channels,
+                    timeouts,
+                    engine_entropy,
+                    &engine_executor,
+                    engine_users,
+                );
                 health = Some(redis.health());
                 Arc::new(redis)
             }
         });
     client.engine_health = health;
+    client.shared_users = shared_users;
     client
 }
 
@@ -66,7 +80,8 @@ pub(crate) fn client_services_on(
     engine: impl FnOnce(MemoryEngine<SessionRef>) -> Arc<dyn LogEngine<SessionRef>>,
 ) -> client::Services {
     let limits = &config.limits;
-    let Sinks { metrics, sessions: events, channels: occupancy, users, reminders: webhooks } = sinks.into();
+    let Sinks { metrics, sessions: events, channels: occupancy, users, reminders: webhooks, .. } =
+        sinks.into();
     let channels = Channels::new(
         Arc::new(SessionTable::new(TableLimits {
             sessions: limits.max_sessions,
@@ -140,6 +155,7 @@ pub(crate) fn client_services_on(
         logs,
         reminders,
         engine_health: None,
+        shared_users: None,
         tracer,
         metrics,
         entropy,

@@ -77,11 +77,14 @@ impl Server {
     }
 
     /// Waits until all connections are closed, due reminders are carried out, presence leaves are published,
-    /// and webhooks have received them.
+    /// other servers know that users are offline, and webhooks have received all events.
     async fn all_drained(&self) {
         self.public.connections.all_closed().await;
         self.public.client.reminders.settled().await;
         self.public.client.sessions.subscriptions.join_leave().settled().await;
+        if let Some(users) = &self.public.client.shared_users {
+            users.settled().await;
+        }
         if let Some(webhooks) = &self.webhooks {
             webhooks.flushed().await;
         }

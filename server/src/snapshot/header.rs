@@ -21,6 +21,9 @@ pub(super) struct SnapshotHeader {
     /// Number of connections accepted so far.
     #[n(4)]
     pub(super) connections: u64,
+    /// Name under which the users of the server are registered in Redis.
+    #[cbor(n(5), default)]
+    pub(super) users: Option<String>,
 }
 
 /// The last record: the number of logs and sessions in the file.

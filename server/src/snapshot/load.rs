@@ -193,6 +193,9 @@ fn apply(from: impl Read, kept: &SnapshotState) -> Result<(RestoreCounts, Vec<Ar
             match record {
                 SnapshotRecord::Header(header) => {
                     sessions.restore_connections(header.connections);
+                    if let Some(users) = header.users {
+                        sessions.continue_users(users);
+                    }
                     channels.restore_numbers(header.next_channel)?;
                 }
                 SnapshotRecord::Log(log) => {

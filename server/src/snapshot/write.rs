@@ -111,6 +111,7 @@ pub(super) fn write_to<W: Write>(
             server: env!("CARGO_PKG_VERSION").to_owned(),
             next_channel: channels.number_bound(),
             connections: sessions.connections(),
+            users: sessions.name_of_users(),
         },
     )?;
     let (mut end, mut written) = (SnapshotEnd::default(), LogsWritten::default());

@@ -20,7 +20,7 @@ pub use memory::MemoryEngine;
 pub use presence::{Presence, UserSessions};
 pub use redis::{
     EvictsKeys, RedisAddress, RedisEngine, RedisHealth, RedisLocation, RedisSettings, RedisTls, Sentinels,
-    max_reply_bytes,
+    SharedUsers, UserEvent, UserEventSink, max_reply_bytes,
 };
 #[cfg(feature = "simulation")]
 pub use redis::{SimulatedRedis, Stream};

@@ -24,6 +24,7 @@ use encke_base::entropy::Entropy;
 use encke_base::executor::Executor;
 use encke_base::metrics::Metrics;
 use encke_broker::channel::{ChannelName, OccupancySink};
+use encke_broker::engine::{UserEvent, UserEventSink};
 use encke_core::session::LifecycleEvent;
 use encke_timeouts::Timeouts;
 use serde_json::value::RawValue;
@@ -112,10 +113,14 @@ impl Webhooks {
     }
 
     fn enqueue(&self, name: EventName, lane: u64, subject: EventSubject) {
+        self.push(name, lane, || self.event(name, subject));
+    }
+
+    fn push(&self, name: EventName, lane: u64, event: impl FnOnce() -> WebhookEvent) {
         let mut interested =
             self.webhooks.iter().filter(|webhook| webhook.subscribes_to(|event| event == name));
         let Some(first) = interested.next() else { return };
-        let event = self.event(name, subject);
+        let event = event();
         for webhook in interested {
             webhook.push(lane, event.clone());
         }
@@ -150,6 +155,16 @@ impl UserSink for Webhooks {
 
     fn offline(&self, user: &Arc<str>) {
         self.enqueue(EventName::UserOffline, lane_of(user), EventSubject::User(Arc::clone(user)));
+    }
+}
+
+impl UserEventSink for Webhooks {
+    fn user_event(&self, event: UserEvent) {
+        let UserEvent { id, at, user, is_online } = event;
+        let name = if is_online { EventName::UserOnline } else { EventName::UserOffline };
+        let lane = lane_of(&user);
+        let subject = EventSubject::User(user.into());
+        self.push(name, lane, || WebhookEvent { id, name, at, subject });
     }
 }
 

@@ -16,11 +16,22 @@ use encke_core::session::Phase;
 use crate::session::session_ref::SessionRef;
 use crate::session::table::SessionState;
 
-/// Receiver of changes between online and offline. They alternate for each user, and are reported in order, with a
-/// lock held. Implementations must do no more than record them.
+/// Receiver of changes between online and offline. They alternate for each user, and are reported in order,
+/// with a lock held. Implementations must do no more than record them.
 pub(crate) trait UserSink: Send + Sync + 'static {
     fn online(&self, user: &Arc<str>);
     fn offline(&self, user: &Arc<str>);
+
+    /// The user is online since before a restart.
+    fn restored(&self, _user: &Arc<str>) {}
+
+    /// Returns the name under which other servers know this one, for the next process.
+    fn name(&self) -> Option<String> {
+        None
+    }
+
+    /// Takes over the users of the previous process, which had this name.
+    fn continue_from(&self, _name: String) {}
 }
 
 /// [Users that are online](self). Anonymous clients are not users.
@@ -46,7 +57,13 @@ impl OnlineUsers {
 
     /// Counts a session restored from the previous process, which has already reported its user.
     pub(super) fn restored(&self, user: Arc<str>, session: SessionRef) {
-        self.sessions.lock().insert((user, session));
+        let mut sessions = self.sessions.lock();
+        self.sink.restored(&user);
+        sessions.insert((user, session));
+    }
+
+    pub(super) fn sink(&self) -> &dyn UserSink {
+        &*self.sink
     }
 
     /// Whether the session counts.
@@ -54,8 +71,8 @@ impl OnlineUsers {
         state.identity.shared_user().is_some_and(|user| self.sessions.lock().contains(&(user, session)))
     }
 
-    /// Returns the time until which the session counts without a connection. `None` if it has a connection or does
-    /// not count.
+    /// Returns the time until which the session counts without a connection. `None` if it has a connection or
+    /// does not count.
     pub(super) fn deadline(&self, session: SessionRef, state: &SessionState) -> Option<Timestamp> {
         let at = state.machine.suspended_since()? + self.offline_after?;
         self.contains(session, state).then_some(at)

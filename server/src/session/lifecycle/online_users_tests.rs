@@ -368,8 +368,8 @@ impl Expected {
     }
 }
 
-/// Compares the events of each user with the model, with a wheel that is on time. With `late`, it is not; then only
-/// their alternation is checked, and where they end.
+/// Compares the events of each user with the model, with a wheel that is on time. With `late`, it is not;
+/// then only their alternation is checked, and where they end.
 fn run(seed: u64, late: bool) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let random_after = |rng: &mut SmallRng| [1, 10, 60, WINDOW_S][rng.random_range(0..4)];

@@ -117,6 +117,18 @@ impl Sessions {
         self.connections.fetch_max(connections.min(u64::MAX / 2), Ordering::Relaxed);
     }
 
+    /// Returns the name under which other servers know the users of this one.
+    pub(crate) fn name_of_users(&self) -> Option<String> {
+        self.lifecycle.online.as_ref()?.sink().name()
+    }
+
+    /// Takes over the users of the previous process, which had this name.
+    pub(crate) fn continue_users(&self, name: String) {
+        if let Some(online) = &self.lifecycle.online {
+            online.sink().continue_from(name);
+        }
+    }
+
     /// Returns the number of connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)

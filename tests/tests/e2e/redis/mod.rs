@@ -40,6 +40,10 @@ mod scripts;
 mod sentinels;
 // TLS, and unacceptable certificates.
 mod tls;
+// Events of users over several servers.
+mod users;
+// The script for users compared with a model.
+mod users_script;
 
 /// How long failure detection or recovery may take. A server notices within two probes that Redis does not
 /// respond, and reconnects within a second after Redis responds again.

@@ -17,7 +17,7 @@ pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const SESSIONS: &str =
     r#""session.opened","session.suspended","session.resumed","session.expired","session.closed""#;
 const CHANNELS: &str = r#""channel.occupied","channel.vacated""#;
-const USERS: &str = r#""user.online","user.offline""#;
+pub(crate) const USERS: &str = r#""user.online","user.offline""#;
 
 /// Configures a server that sends these events to `backend`. `more` contains additional settings of the
 /// webhook, each preceded by a comma.

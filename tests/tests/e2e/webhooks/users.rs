@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use encke_tests::server::IN_MEMORY;
 use encke_tests::tokens::{self, token, unix_time};
 use encke_tests::waiting::{MAX_LATENESS, TIMEOUT, until};
 use encke_tests::{Backend, Client, Hello, Launch, RunningServer};
@@ -100,7 +101,9 @@ fn events_are_not_repeated_after_a_restart() {
     let folder = TempDir::new().expect("a temporary directory can be created");
     let snapshot = format!("shutdown.snapshot={}", folder.path().join("snapshot").display());
     let start = |after| {
-        let launch = launch(&backend, USERS).set(&snapshot).set("session.reconnect_window=60s");
+        // The next process would have another Redis.
+        let launch =
+            launch(&backend, USERS).set(IN_MEMORY).set(&snapshot).set("session.reconnect_window=60s");
         launch.set(&format!("session.offline_after={after}")).start()
     };
     let mut server = start("300ms");

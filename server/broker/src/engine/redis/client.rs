@@ -24,6 +24,7 @@ use super::keys::RedisKeys;
 use super::presence::peers::Peers;
 use super::probe::RedisInfo;
 use super::settings::RedisSettings;
+use super::users::shared_users::SharedUsers;
 use crate::channel::{
     Channel, ChannelGuard, ChannelName, Channels, PublishId, Published, Subscriber, new_epoch,
 };
@@ -53,6 +54,8 @@ pub(super) struct RedisClient<S: Subscriber> {
     pub(super) executor: Arc<dyn Executor>,
     pub(super) health: Arc<RedisHealth>,
     pub(super) peers: Peers,
+    /// Users that are online on any server; `None` if no webhook subscribes to their events.
+    pub(super) users: Option<Arc<SharedUsers>>,
     /// `None` while disconnected.
     connections: RwLock<Option<CommandConnections>>,
     publishes: Arc<Semaphore>,
@@ -126,12 +129,14 @@ impl<S: Subscriber> RedisClient<S> {
         timeouts: Arc<Timeouts>,
         entropy: Entropy,
         executor: Arc<dyn Executor>,
+        users: Option<Arc<SharedUsers>>,
     ) -> (Self, mpsc::Receiver<SubscribeRequest<S>>) {
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
         let down_since = Mutex::new(Some(timeouts.clock().now()));
         let keys = RedisKeys::new(&settings.prefix, settings.database);
         let client = Self {
             peers: Peers::new(&keys, &entropy),
+            users,
             keys,
             settings,
             channels,
@@ -158,6 +163,9 @@ impl<S: Subscriber> RedisClient<S> {
         let is_up = connections.is_some();
         self.channels.metrics().engine.set_up(is_up);
         *self.connections.write() = connections;
+        if let Some(users) = self.users.as_ref().filter(|_| is_up) {
+            users.connected();
+        }
         let mut down_since = self.health.down_since.lock();
         if is_up {
             *down_since = None;

@@ -74,6 +74,11 @@ impl RedisKeys {
         format!("{}servers", self.prefix)
     }
 
+    /// Keys of the online users: see `scripts/users.lua`.
+    pub(super) fn users(&self) -> [String; 5] {
+        ["names", "given-up", "online", "of:", "events:"].map(|key| format!("{}{{users}}{key}", self.prefix))
+    }
+
     /// Feed for presence queries to all servers.
     pub(super) fn presence_queries(&self) -> String {
         format!("{}questions", self.feeds)

@@ -36,6 +36,7 @@ mod settings;
 #[cfg(feature = "simulation")]
 mod simulated;
 mod tls;
+mod users;
 
 use std::sync::Arc;
 
@@ -66,6 +67,7 @@ pub use settings::{RedisLocation, RedisSettings, Sentinels};
 #[cfg(feature = "simulation")]
 pub use simulated::{SimulatedRedis, Stream};
 pub use tls::RedisTls;
+pub use users::{SharedUsers, UserEvent, UserEventSink};
 
 /// Engine for channels in Redis.
 #[derive(Debug)]
@@ -84,11 +86,15 @@ impl<S: Subscriber> RedisEngine<S> {
         timeouts: Arc<Timeouts>,
         entropy: Entropy,
         executor: &Arc<dyn Executor>,
+        users: Option<Arc<SharedUsers>>,
     ) -> Self {
         channels.metrics().engine.enable();
         let (client, requests) =
-            RedisClient::new(settings, channels, timeouts, entropy, Arc::clone(executor));
+            RedisClient::new(settings, channels, timeouts, entropy, Arc::clone(executor), users);
         let client = Arc::new(client);
+        if let Some(users) = &client.users {
+            executor.spawn(Box::pin(Arc::clone(&client).share_users(Arc::clone(users))));
+        }
         let (restored, to_restore) = oneshot::channel();
         executor.spawn(Box::pin(FeedTask::new(Arc::clone(&client), requests).run(to_restore)));
         Self { client, restored: Mutex::new(Some(restored)) }

@@ -20,6 +20,7 @@ const PUBLISH: &str = include_str!("scripts/publish.lua");
 const OPEN: &str = include_str!("scripts/open.lua");
 const GENERATION: &str = include_str!("scripts/generation.lua");
 const SERVERS: &str = include_str!("scripts/servers.lua");
+const USERS: &str = include_str!("scripts/users.lua");
 
 /// Divisor for the extra lifetime of a log, which is 1/8 of the required lifetime. Because of the extra
 /// lifetime, not every message has to renew the expiry.
@@ -35,6 +36,7 @@ pub(super) struct Scripts {
     open: String,
     generation: String,
     servers: String,
+    users: String,
     namespaces: Arc<Namespaces>,
 }
 
@@ -74,6 +76,7 @@ impl Scripts {
             open: load(format!("{EPOCH}\n{OPEN}")).await?,
             generation: load(GENERATION.to_owned()).await?,
             servers: load(SERVERS.to_owned()).await?,
+            users: load(USERS.to_owned()).await?,
             namespaces: Arc::clone(namespaces),
         })
     }
@@ -144,6 +147,12 @@ impl Scripts {
     pub(super) fn servers(&self, key: &str, server: &str, lease_ms: &str, feed: &str, query: &str) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(&self.servers).arg(1).arg(key).arg(server).arg(lease_ms).arg(feed).arg(query);
+        call
+    }
+
+    pub(super) fn users(&self, keys: &[String], arguments: &[String]) -> Cmd {
+        let mut call = cmd("EVALSHA");
+        call.arg(&self.users).arg(keys.len()).arg(keys).arg(arguments);
         call
     }
 

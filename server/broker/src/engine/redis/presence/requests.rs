@@ -124,11 +124,15 @@ impl<S: Subscriber> RedisClient<S> {
     }
 
     /// Gives up the lease, so that other servers no longer wait for this one.
-    pub(in crate::engine::redis) fn leave(&self) -> EngineResponse<()> {
+    pub(in crate::engine::redis) fn leave(self: &Arc<Self>) -> EngineResponse<()> {
         self.peers.is_leaving.store(true, Ordering::Relaxed);
         let Some(connections) = self.connections() else { return EngineResponse::Ready(()) };
         let (key, server) = (self.keys.servers(), self.peers.server.clone());
+        let client = Arc::clone(self);
         let leave = async move {
+            if let Some(users) = &client.users {
+                client.leave_users(users).await;
+            }
             let mut commands = connections.commands;
             _ = cmd("ZREM").arg(key).arg(server).query_async::<Value>(&mut commands).await;
         };
