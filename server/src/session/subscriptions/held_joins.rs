@@ -4,7 +4,8 @@
 //! announced, neither the join nor the leave is announced. A client that opens sessions, joins and leaves as
 //! fast as it can therefore causes at most one join and one leave for each join that the limit allows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use encke_base::quota::QuotaOwner;
@@ -70,6 +71,7 @@ pub(super) struct HeldCounts {
 pub(super) struct HeldJoins {
     by_due: BTreeMap<(Timestamp, SessionId), PendingJoin>,
     due: HashMap<SessionId, Timestamp>,
+    by_owner: HashMap<QuotaOwner, BTreeSet<(Timestamp, SessionId)>>,
 }
 
 impl JoinRates {
@@ -186,13 +188,31 @@ impl HeldJoins {
     pub(super) fn insert(&mut self, due: Timestamp, join: PendingJoin) {
         let session = join.notice.session;
         self.due.insert(session, due);
+        self.by_owner.entry(join.owner.clone()).or_default().insert((due, session));
         self.by_due.insert((due, session), join);
     }
 
     /// Removes a session's join. Returns it with the time at which it is due.
     pub(super) fn remove(&mut self, session: SessionId) -> Option<(Timestamp, PendingJoin)> {
         let due = self.due.remove(&session)?;
-        self.by_due.remove(&(due, session)).map(|join| (due, join))
+        let join = self.by_due.remove(&(due, session))?;
+        if let Entry::Occupied(mut own) = self.by_owner.entry(join.owner.clone()) {
+            own.get_mut().remove(&(due, session));
+            if own.get().is_empty() {
+                own.remove();
+            }
+        }
+        Some((due, join))
+    }
+
+    /// Makes the owner's last join due at this time, if it is due later: the join that was due then is cancelled.
+    pub(super) fn advance_last(&mut self, owner: &QuotaOwner, due: Timestamp) {
+        let last = self.by_owner.get(owner).and_then(BTreeSet::last).filter(|(last, _)| *last > due);
+        if let Some(&(_, session)) = last
+            && let Some((_, join)) = self.remove(session)
+        {
+            self.insert(due, join);
+        }
     }
 
     /// Returns the join that may be announced first, and when.

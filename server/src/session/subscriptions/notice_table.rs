@@ -102,9 +102,13 @@ impl NoticeTable {
 
     /// Removes the session's join if it is held back: the session leaves before it is announced.
     pub(super) fn cancel_join(&mut self, channel: &ChannelName, session: SessionId) {
-        if let Some(join) = self.remove_held(channel, session) {
-            self.rates.refund(channel, &join.owner);
-        }
+        let Some(queue) = self.queues.get_mut(channel) else { return };
+        let Some((due, join)) = queue.held.remove(session) else { return };
+        queue.held.advance_last(&join.owner, due);
+        // Wake the task, which may have nothing left to do.
+        queue.changed.notify_one();
+        self.held.remove(&join.owner);
+        self.rates.refund(channel, &join.owner);
     }
 
     /// Adds a notice that is not held back.
@@ -131,15 +135,6 @@ impl NoticeTable {
     ) -> &mut NoticeQueue {
         let new = || NoticeQueue { _guard: guard.take(), ..NoticeQueue::default() };
         self.queues.entry(channel.clone()).or_insert_with(new)
-    }
-
-    /// Removes the session's join if it is held back. Wakes the task, which may have nothing left to do.
-    fn remove_held(&mut self, channel: &ChannelName, session: SessionId) -> Option<PendingJoin> {
-        let queue = self.queues.get_mut(channel)?;
-        let (_, join) = queue.held.remove(session)?;
-        queue.changed.notify_one();
-        self.held.remove(&join.owner);
-        Some(join)
     }
 
     /// Announces the session's held join, which is due, unless the limit delays it further. Returns whether

@@ -306,11 +306,12 @@ fn joins_beyond_the_limit_are_announced_later() {
     expected.push(line('-', &first));
     expect(&expected, &[&second, &bob]);
     world.time.advance(Duration::from_secs(61));
-    expected.push(line('+', &fourth));
-    expect(&expected, &[&second, &bob, &fourth]);
+    // The fifth has taken the place of the third.
+    expected.extend([line('+', &fifth), line('+', &fourth)]);
+    expect(&expected, &[&second, &bob, &fourth, &fifth]);
     world.kick(&fourth);
     world.kick(&fifth);
-    expected.push(line('-', &fourth));
+    expected.extend([line('-', &fourth), line('-', &fifth)]);
     expect(&expected, &[&second, &bob]);
     world.settle();
     assert_eq!((world.notices("/a/x").len(), world.dropped()), (expected.len(), 0));
@@ -350,6 +351,18 @@ fn joins_beyond_those_held_back_are_lost() {
     sessions.iter().for_each(|session| world.kick(session));
     world.settle();
     assert_eq!(world.notices("/a/x").last(), Some(&line('-', &sessions[0])));
+}
+
+#[test]
+fn a_join_takes_the_place_of_one_that_is_cancelled() {
+    let world = JoinLeaveWorld::with_limit(1);
+    let sessions: Vec<_> = (0..100).map(|_| world.attach("ann", "*", None).session).collect();
+    assert!(sessions.iter().all(|session| world.subscribe(session, "/a/x")));
+    sessions[1..99].iter().for_each(|session| world.kick(session));
+    let began = world.services.timeouts.clock().now();
+    world.settle();
+    assert_eq!(world.notices("/a/x"), [line('+', &sessions[0]), line('+', &sessions[99])]);
+    assert!(world.services.timeouts.clock().now().since(began) < Duration::from_secs(61));
 }
 
 #[test]
