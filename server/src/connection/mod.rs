@@ -34,7 +34,7 @@ pub(crate) use pending_write::PendingWrite;
 pub(crate) use protocol::{End, Ending, Handled, Link, Protocol};
 #[cfg(feature = "simulation")]
 pub(crate) use socket::ParkedSocket;
-pub(crate) use socket::Socket;
+pub(crate) use socket::{Socket, poll_read_with_time};
 pub(crate) use task::drive;
 #[cfg(test)]
 pub(crate) use tcp::connected_sockets;

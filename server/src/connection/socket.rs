@@ -1,10 +1,28 @@
 use std::io;
 use std::os::fd::RawFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use encke_sys::Unacknowledged;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use encke_base::parking::AnyPoller;
+
+/// Reads from a socket. Returns the time at which the kernel received the first of these bytes; `None` if the stream
+/// has ended.
+pub(crate) fn poll_read_with_time(
+    socket: &mut impl Socket,
+    task: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+) -> Poll<io::Result<Option<Duration>>> {
+    let before = buf.filled().len();
+    // Afterwards, the kernel no longer knows the time.
+    let received = socket.next_byte_received()?;
+    ready!(Pin::new(&mut *socket).poll_read(task, buf))?;
+    let has_read = buf.filled().len() > before;
+    Poll::Ready(Ok(has_read.then(|| received.unwrap_or_else(|| socket.last_received()))))
+}
 
 /// Socket of an active connection: a kernel socket, or one in the memory of a simulation.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {
@@ -19,6 +37,13 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static
 
     /// Whether the kernel holds unread bytes. The runtime may not know of them yet.
     fn has_unread_bytes(&self) -> bool;
+
+    /// Time at which the kernel received the next unread byte. `None` if there is none, or the time is unknown. An error
+    /// is one of the next read.
+    fn next_byte_received(&self) -> io::Result<Option<Duration>>;
+
+    /// Time at which the kernel last received data, accurate to some milliseconds.
+    fn last_received(&self) -> Duration;
 
     /// Whether the kernel would accept bytes. The runtime may not know it yet.
     fn is_writable(&self) -> bool;

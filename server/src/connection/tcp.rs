@@ -2,6 +2,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use encke_base::parking::AnyPoller;
 use encke_base::tls::Tls;
@@ -69,6 +70,14 @@ impl Socket for TcpSocket {
 
     fn descriptor(&self) -> RawFd {
         kernel_socket(self).as_raw_fd()
+    }
+
+    fn next_byte_received(&self) -> io::Result<Option<Duration>> {
+        encke_sys::next_byte_received(self.descriptor())
+    }
+
+    fn last_received(&self) -> Duration {
+        encke_sys::last_received(self.descriptor())
     }
 
     fn is_closed_by_peer(&self) -> bool {

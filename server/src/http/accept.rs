@@ -95,6 +95,8 @@ impl SocketOptions {
         socket.set_send_buffer_size(self.send_buffer)?;
         // Otherwise, a client whose input is not read would take as much.
         socket.set_recv_buffer_size(self.receive_buffer)?;
+        // Determines the order of requests.
+        encke_sys::record_receive_times(socket)?;
         // The latest output, above all a ping, must not wait long behind earlier output.
         socket.set_tcp_notsent_lowat(UNSENT_BYTES)
     }

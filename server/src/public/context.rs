@@ -9,7 +9,6 @@ use super::bayeux::BayeuxEndpoint;
 use crate::admission::{Handshakes, OpenConnections, Permit, Permits, RefusalReason};
 use crate::client;
 use crate::http::proxies::{BadProxyHeader, Proxies};
-use crate::session::Arrivals;
 
 /// State shared by all connections of the public listener.
 pub(crate) struct Context {
@@ -23,7 +22,6 @@ pub(crate) struct Context {
     pub(crate) bayeux: BayeuxEndpoint,
     pub(crate) handshakes: Arc<Handshakes>,
     pub(crate) connections: OpenConnections,
-    pub(crate) arrivals: Arrivals,
     /// Cancelled when the server drains.
     pub(crate) stop: CancellationToken,
 }

@@ -4,9 +4,10 @@ use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_sys::{has_unread_bytes, last_received};
+use encke_sys::{has_unread_bytes, last_received, next_byte_received};
 use encke_timeouts::Sleep;
 use tokio_util::sync::WaitForCancellationFuture;
 
@@ -56,35 +57,24 @@ impl RequestTimeout {
         }
     }
 
-    /// Creates the time limit for the first request of a connection that was just accepted. If bytes have
-    /// arrived on it, the request is numbered now: connections are accepted in the order in which they were
-    /// opened, but their bytes may be read in another order. If no bytes have arrived, the connection may
-    /// have been opened long before its first request, as browsers do.
-    pub(super) fn accepted(context: &Context, descriptor: RawFd) -> Self {
-        let timeout = Self::new(context, descriptor);
-        if has_unread_bytes(descriptor) {
-            timeout.request_arrives(context);
-        }
-        timeout
-    }
-
     pub(super) fn arrival(&self) -> Arrival {
         Arrival::from_bits(self.arrival.load(Ordering::Relaxed))
     }
 
-    /// Creates the time limit for the request after a poll. `is_idle` is whether nothing of it has arrived.
-    pub(super) fn after_poll(context: &Context, descriptor: RawFd, is_idle: bool) -> Self {
+    /// Creates the time limit for the request after a poll. `received` is when its first bytes arrived, if they were
+    /// already read.
+    pub(super) fn after_poll(context: &Context, descriptor: RawFd, received: Option<Duration>) -> Self {
         let timeout = Self::new(context, descriptor);
         timeout.has_session.store(true, Ordering::Relaxed);
         timeout.progress.store(IDLE, Ordering::Relaxed);
-        if !is_idle {
-            timeout.request_arrives(context);
+        if let Some(received) = received {
+            timeout.request_arrives(received, context);
         }
         timeout
     }
 
-    /// Lets the next bytes number the request, because those that have arrived on a new connection belong to
-    /// a PROXY header or a TLS handshake.
+    /// Lets the next bytes determine the arrival, because those that have arrived on a new connection may belong to a
+    /// PROXY header or a TLS handshake.
     pub(super) fn await_first_request(&self) {
         self.progress.store(UNUSED, Ordering::Relaxed);
     }
@@ -112,24 +102,23 @@ impl RequestTimeout {
         self.progress.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Records that bytes of the next request have arrived. The first ones end the wait for it and give the
-    /// request its number.
-    pub(super) fn request_arrives(&self, context: &Context) {
+    /// Records that the kernel has received bytes of the next request at this time. The first ones end the wait for it,
+    /// and determine its arrival.
+    pub(super) fn request_arrives(&self, received: Duration, context: &Context) {
         let before = self.progress.swap(BEGUN, Ordering::Relaxed);
         if before == IDLE {
             self.restart(context);
         }
         if before != BEGUN {
-            let arrival = context.arrivals.next(last_received(self.descriptor));
-            self.arrival.store(arrival.to_bits(), Ordering::Relaxed);
+            self.arrival.store(Arrival::at(received).to_bits(), Ordering::Relaxed);
         }
     }
 
     /// Notes what hyper has read and written. While the client has yet to read the response, the shorter limit
     /// applies.
     pub(super) fn note_progress(&self, progress: SocketProgress, context: &Context) {
-        if progress.has_received {
-            self.request_arrives(context);
+        if let Some(received) = progress.received {
+            self.request_arrives(received, context);
         }
         self.is_held.store(progress.is_held, Ordering::Relaxed);
     }
@@ -214,8 +203,12 @@ impl<'a, 'c> ConnectionDeadline<'a, 'c> {
         loop {
             ready!(Pin::new(&mut self.sleep).poll(task));
             if (!self.is_reading || self.timeout.is_idle()) && self.has_unread_bytes() {
+                let descriptor = self.timeout.descriptor;
+                // An error is also reported by the next read, because there are unread bytes.
+                let received = next_byte_received(descriptor).ok().flatten();
+                let received = received.unwrap_or_else(|| last_received(descriptor));
                 self.timeout.restart(self.context);
-                self.timeout.request_arrives(self.context);
+                self.timeout.request_arrives(received, self.context);
             }
             let deadline = self.timeout.deadline(self.context);
             if deadline <= self.at {
@@ -255,75 +248,36 @@ impl NotServed {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::os::fd::AsRawFd;
     use std::sync::Arc;
-    use std::time::Duration;
 
     use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::client::test_services::on_slow_engine;
     use crate::config::Settings;
-    use crate::connection::connected_sockets;
     use crate::server::assembly;
 
-    fn context() -> Context {
-        let config = Settings::default().resolve().expect("the defaults are valid");
-        assembly::public(&config, Arc::new(on_slow_engine().0), CancellationToken::new())
-    }
-
-    /// Returns the arrival of a request that the server notices now on another connection.
-    fn next(context: &Context) -> Arrival {
-        context.arrivals.next(last_received(-1))
-    }
-
     #[test]
-    fn a_request_is_numbered_when_its_first_byte_arrives() {
-        let context = context();
-        let (mut client, server) = connected_sockets();
-        let descriptor = server.as_raw_fd();
-        let mut send = || {
-            client.write_all(b"x").expect("there is room");
-            while !has_unread_bytes(descriptor) {
-                std::thread::yield_now();
+    fn first_bytes_of_a_request_determine_its_arrival() {
+        let config = Settings::default().resolve().expect("the defaults are valid");
+        let context = assembly::public(&config, Arc::new(on_slow_engine().0), CancellationToken::new());
+        let at = Duration::from_nanos;
+        let assert_arrives_at = |timeout: &RequestTimeout, nanos| {
+            for later in [0, 1, 1_000] {
+                timeout.request_arrives(at(nanos + later), &context);
+                assert_eq!(timeout.arrival(), Arrival::at(at(nanos)));
             }
         };
-        let assert_newer_than = |other: Arrival, timeout: &RequestTimeout, case| {
-            let [first, second] = [(); 2].map(|()| {
-                timeout.request_arrives(&context);
-                timeout.arrival()
-            });
-            assert!(other.precedes(first) && first == second, "{case}");
-        };
-
-        let timeout = RequestTimeout::accepted(&context, descriptor);
-        let other = next(&context);
-        send();
-        assert_newer_than(other, &timeout, "a connection opened in advance");
-
-        let timeout = RequestTimeout::accepted(&context, descriptor);
-        let other = next(&context);
-        timeout.request_arrives(&context);
-        assert!(timeout.arrival().precedes(other), "bytes arrived before the connection was accepted");
-
+        let timeout = RequestTimeout::new(&context, -1);
+        assert_arrives_at(&timeout, 1);
         timeout.await_first_request();
-        send();
-        assert_newer_than(other, &timeout, "the first bytes were a handshake");
+        assert_arrives_at(&timeout, 20);
         timeout.await_request(&context);
-        let other = next(&context);
-        send();
-        assert_newer_than(other, &timeout, "the next request");
-        let timeout = RequestTimeout::after_poll(&context, descriptor, true);
-        let other = next(&context);
-        send();
-        assert_newer_than(other, &timeout, "the request after a poll");
-
-        let later = context.arrivals.next(last_received(-1) + Duration::from_secs(1));
-        timeout.await_request(&context);
-        for timeout in [timeout, RequestTimeout::after_poll(&context, descriptor, false)] {
-            timeout.request_arrives(&context);
-            assert!(timeout.arrival().precedes(later), "the request arrived earlier, but is read later");
-        }
+        // The kernel received it before the previous request.
+        assert_arrives_at(&timeout, 10);
+        assert_arrives_at(&RequestTimeout::after_poll(&context, -1, None), 30);
+        let pipelined = RequestTimeout::after_poll(&context, -1, Some(at(5)));
+        pipelined.request_arrives(at(40), &context);
+        assert!(pipelined.arrival().precedes(timeout.arrival()));
     }
 }

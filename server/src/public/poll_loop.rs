@@ -27,7 +27,7 @@ pub(super) fn spawn(
     open_connection: OpenConnection,
     context: Arc<Context>,
 ) {
-    let timeout = RequestTimeout::accepted(&context, socket.as_raw_fd());
+    let timeout = RequestTimeout::new(&context, socket.as_raw_fd());
     tokio::spawn(async move {
         let mut arrival = SessionlessConnection {
             context: &context,
@@ -142,7 +142,11 @@ async fn hold(poll: Box<NextPoll>) -> Option<(IncomingSocket, Waiting, ParkBacko
     let Answered { socket, read, unconfirmed, backoff, continuation } = poll::serve(unbox(poll)).await?;
     let PollingSocket { address, context, .. } = &continuation;
     let waiting = Box::new((
-        RequestTimeout::after_poll(context, socket.descriptor(), read.is_empty()),
+        RequestTimeout::after_poll(
+            context,
+            socket.descriptor(),
+            (!read.is_empty()).then(|| socket.last_received()),
+        ),
         // Like a connection without a session, it is evicted if there is no room for others.
         context.handshakes.begin(*address, context.client.timeouts.clock().now()),
     ));

@@ -1,12 +1,10 @@
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn, ready};
-use std::os::fd::AsRawFd;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
 
 use encke_base::locks::Mutex;
-use encke_sys::has_unread_bytes;
 use futures_util::future::Either;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -140,7 +138,7 @@ impl SessionlessConnection<'_> {
         let peer = socket.clone();
         let (takeover, has_next_request) = (<Mutex<_>>::new(None), AtomicBool::new(false));
         let service = service_fn(|request: Request<Incoming>| {
-            this.timeout.request_arrives(this.context);
+            this.timeout.request_arrives(peer.received(), this.context);
             let keeps_alive = keeps_alive(request.version(), request.headers());
             // Record the takeover immediately. If hyper finds that the client has disconnected, it may drop
             // the future below without polling it, and the session would never learn of the disconnect.
@@ -218,15 +216,10 @@ impl SessionlessConnection<'_> {
             self.open_connection = self.context.connections.enter(self.context.permit(client)?);
             self.handshake.set_address(client);
         }
-        let descriptor = socket.as_raw_fd();
         let accepted = connection::accept(socket, self.context.tls.as_deref()).await;
         let socket = accepted.map_err(NotServed::Tls)?;
-        // A client may complete its TLS handshake, or a proxy send its header, long before the first request. After
-        // a PROXY header without TLS, unread bytes belong to the request, so the number from the accept is final.
-        let Context { proxies, tls, .. } = &**self.context;
-        if tls.is_some() || proxies.proxy_protocol && !has_unread_bytes(descriptor) {
-            self.timeout.await_first_request();
-        }
+        // A client may complete its TLS handshake, or a proxy send its header, long before the first request.
+        self.timeout.await_first_request();
         Ok(socket)
     }
 }

@@ -2,11 +2,12 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use encke_base::locks::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::Socket;
+use crate::connection::{Socket, poll_read_with_time};
 use crate::http::ErrorBodies;
 
 /// A socket that is used by hyper. Through a clone, its owner can query the kernel about it, which hyper
@@ -28,8 +29,8 @@ struct SharedState<S> {
 /// Reads and writes of hyper.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SocketProgress {
-    /// Whether bytes were received since this was last queried.
-    pub(crate) has_received: bool,
+    /// When the kernel received the first bytes that were read since this was last queried.
+    pub(crate) received: Option<Duration>,
     /// Whether the kernel does not accept the output, because the peer is not reading.
     pub(crate) is_held: bool,
 }
@@ -63,7 +64,7 @@ impl<S: Unpin> SharedSocket<S> {
     /// Returns hyper's reads since the last call, and the state of its writes.
     pub(crate) fn take_progress(&self) -> SocketProgress {
         let progress = &mut self.0.lock().progress;
-        std::mem::replace(progress, SocketProgress { has_received: false, ..*progress })
+        std::mem::replace(progress, SocketProgress { received: None, ..*progress })
     }
 
     fn write<T>(&self, write: impl FnOnce(Pin<&mut S>, &mut ErrorBodies) -> Poll<T>) -> Poll<T> {
@@ -79,6 +80,13 @@ impl<S: Unpin> SharedSocket<S> {
 }
 
 impl<S: Socket> SharedSocket<S> {
+    /// When the kernel received the first bytes that were read since [`Self::take_progress`], or else the last bytes of
+    /// the connection.
+    pub(crate) fn received(&self) -> Duration {
+        let SharedState { socket, progress, .. } = &*self.0.lock();
+        progress.received.unwrap_or_else(|| socket.as_ref().expect(NOT_TAKEN_BACK).last_received())
+    }
+
     /// Whether the peer has ended the connection, according to the kernel. `false` once the socket is taken
     /// back.
     pub(crate) fn has_disconnected(&self) -> bool {
@@ -120,8 +128,11 @@ impl<S: Socket> AsyncRead for SharedSocket<S> {
         }
         let socket = socket.as_mut().expect(NOT_TAKEN_BACK);
         let before = buf.remaining();
-        let read = ready!(Pin::new(&mut *socket).poll_read(context, buf));
-        progress.has_received |= buf.remaining() < before;
+        let read = if progress.received.is_none() {
+            ready!(poll_read_with_time(socket, context, buf)).map(|received| progress.received = received)
+        } else {
+            ready!(Pin::new(&mut *socket).poll_read(context, buf))
+        };
         let has_ended = match &read {
             Ok(()) => before > 0 && buf.remaining() == before,
             // The stream ended without `close_notify`.

@@ -26,8 +26,7 @@ use crate::issuer::Issuer;
 use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
 use crate::session::{
-    Arrivals, Channels, OnlineUsers, SessionLimits, SessionLogs, SessionRef, SessionTable, Sessions,
-    TableLimits,
+    Channels, OnlineUsers, SessionLimits, SessionLogs, SessionRef, SessionTable, Sessions, TableLimits,
 };
 
 /// Creates the channels, the sessions, and the other services shared by client connections.
@@ -194,7 +193,6 @@ pub(crate) fn public(
         ),
         handshakes: Handshakes::new(config.limits.max_handshakes, limit != usize::MAX),
         connections: OpenConnections::default(),
-        arrivals: Arrivals::default(),
         stop,
     }
 }

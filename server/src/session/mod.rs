@@ -19,7 +19,7 @@ mod subscriptions;
 mod table;
 mod transport;
 
-pub(crate) use arrival::{Arrival, Arrivals};
+pub(crate) use arrival::Arrival;
 pub(crate) use channels::{Channel, Channels, SessionLogs, SessionOutbox};
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;

@@ -13,6 +13,6 @@ mod unread;
 pub use allocator::{ALLOCATOR, Allocator, return_free_memory};
 pub use batch_scheduling::use_batch_scheduling;
 pub use environment::remove_variables;
-pub use received::last_received;
+pub use received::{last_received, next_byte_received, record_receive_times};
 pub use unacknowledged::{Unacknowledged, unacknowledged};
 pub use unread::has_unread_bytes;

@@ -1,36 +1,119 @@
-#![expect(unsafe_code, reason = "the call takes a pointer")]
+#![expect(unsafe_code, reason = "no crate provides these calls for a descriptor that is not borrowed")]
 
+use std::io;
 use std::mem;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::ptr;
 use std::time::Duration;
 
 use crate::unacknowledged::tcp_info;
 
-/// Returns the time at which the kernel last received data on this TCP connection, on CLOCK_MONOTONIC_COARSE.
-/// If no data has arrived, returns the time at which the connection was established; if the descriptor is not
-/// that of a TCP socket, the current time.
+/// How often the two clocks are read again if the thread was interrupted in between.
+const CLOCK_READS: usize = 10;
+
+/// Longest time between two reads of a clock without an interruption.
+const UNINTERRUPTED: Duration = Duration::from_micros(5);
+
+/// Buffer for the control message with the time.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Lets the kernel record when it receives data, on this socket and on those that it accepts. See
+/// [`next_byte_received`].
 ///
-/// The kernel records this time in ticks, and this clock advances by the same ticks. Therefore, the result is
-/// accurate to one tick, regardless of when this is called.
+/// # Errors
+/// The system's error.
+pub fn record_receive_times(socket: impl AsFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let length = libc::socklen_t::try_from(size_of_val(&on)).expect("a few bytes");
+    // SAFETY: the kernel reads one `int`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPNS,
+            (&raw const on).cast(),
+            length,
+        )
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Returns the time at which the kernel received the next unread byte of this connection, on CLOCK_MONOTONIC.
+/// If the kernel has merged it with later data, returns the time of the latest of these. `None` if there is no
+/// unread byte, or its time was not recorded.
+///
+/// # Errors
+/// The connection's error. The kernel reports it only once, so the caller must treat it as an error of the next read.
+pub fn next_byte_received(descriptor: RawFd) -> io::Result<Option<Duration>> {
+    let (mut byte, mut control) = (0_u8, Control([0; 64]));
+    let mut into = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: the struct consists of integers and pointers, for which zero is a valid value.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut into;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of_val(&control);
+    // SAFETY: all pointers in `message` are valid during the call. If the descriptor is not that of a socket,
+    // the call fails.
+    let count = unsafe { libc::recvmsg(descriptor, &raw mut message, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
+    if count == -1 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+    }
+    // SAFETY: the kernel has initialised the header.
+    let first = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
+    let is_time =
+        |it: &&libc::cmsghdr| (it.cmsg_level, it.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
+    let Some(first) = first.filter(is_time) else { return Ok(None) };
+    // SAFETY: the data of this control message is a `timespec`.
+    let received: libc::timespec =
+        unsafe { ptr::read_unaligned(libc::CMSG_DATA(ptr::from_ref(first)).cast()) };
+    Ok(Some(monotonic(to_duration(received))))
+}
+
+/// Converts a past time of the wall clock.
+fn monotonic(wall: Duration) -> Duration {
+    let mut now = clock(libc::CLOCK_MONOTONIC);
+    let mut age = Duration::ZERO;
+    for _ in 0..CLOCK_READS {
+        age = clock(libc::CLOCK_REALTIME).saturating_sub(wall);
+        let after = clock(libc::CLOCK_MONOTONIC);
+        let is_exact = after - now < UNINTERRUPTED;
+        if is_exact {
+            break;
+        }
+        now = after;
+    }
+    now.saturating_sub(age)
+}
+
+/// Returns the time at which the kernel last received data on this TCP connection, on CLOCK_MONOTONIC, accurate to
+/// two of the kernel's ticks. If no data has arrived, returns the time at which the connection was established;
+/// if the descriptor is not that of a TCP socket, the current time.
 #[must_use]
 pub fn last_received(descriptor: RawFd) -> Duration {
     loop {
-        let now = coarse_now();
+        let now = clock(libc::CLOCK_MONOTONIC_COARSE);
         let millis_ago = tcp_info(descriptor).map_or(0, |info| info.tcpi_last_data_recv);
         // If the clock has advanced, `millis_ago` may count from a later time than `now`: try again.
-        if coarse_now() == now {
+        if clock(libc::CLOCK_MONOTONIC_COARSE) == now {
             return now.saturating_sub(Duration::from_millis(millis_ago.into()));
         }
     }
 }
 
-fn coarse_now() -> Duration {
+fn clock(id: libc::clockid_t) -> Duration {
     // SAFETY: the struct consists of integers, for which zero is a valid value.
     let mut now: libc::timespec = unsafe { mem::zeroed() };
-    // SAFETY: the kernel writes one `timespec`. Since Linux 2.6.32, the call does not fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
-    // The clock starts at boot and is never negative.
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
+    // SAFETY: the kernel writes one `timespec`. With these clocks, the call does not fail.
+    unsafe { libc::clock_gettime(id, &raw mut now) };
+    to_duration(now)
+}
+
+/// Times before the start of the clock do not occur.
+fn to_duration(time: libc::timespec) -> Duration {
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -70,13 +153,42 @@ mod tests {
     }
 
     #[test]
+    fn time_of_the_next_byte_is_exact() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        record_receive_times(&listener).expect("a TCP socket");
+        let address = listener.local_addr().expect("an address");
+        let connect = || {
+            let client = TcpStream::connect(address).expect("it is accepted");
+            (client, listener.accept().expect("a connection").0)
+        };
+        let pairs = [connect(), connect(), connect()];
+        let received = |at: usize| next_byte_received(pairs[at].1.as_raw_fd()).expect("a connection");
+        assert_eq!(received(0), None, "no byte has arrived");
+        let before = clock(libc::CLOCK_MONOTONIC);
+        for at in [1, 2, 0] {
+            (&pairs[at].0).write_all(b"xy").expect("there is room");
+        }
+        while received(0).is_none() {
+            std::thread::yield_now();
+        }
+        let times = [1, 2, 0].map(|at| received(at).expect("it has arrived"));
+        assert!(
+            before < times[0] && times.is_sorted() && times[2] < clock(libc::CLOCK_MONOTONIC),
+            "{times:?}"
+        );
+        (&pairs[0].1).read_exact(&mut [0; 2]).expect("two bytes");
+        assert_eq!(received(0), None, "all bytes were read");
+        assert!(next_byte_received(-1).is_err());
+    }
+
+    #[test]
     fn without_a_tcp_socket_the_current_time_is_returned() {
-        let before = coarse_now();
+        let before = clock(libc::CLOCK_MONOTONIC_COARSE);
         assert!(last_received(-1) >= before);
     }
 
     fn await_time(time: Duration) {
-        while coarse_now() < time {
+        while clock(libc::CLOCK_MONOTONIC_COARSE) < time {
             std::thread::yield_now();
         }
     }

@@ -14,7 +14,7 @@ use crate::client::bayeux::advice;
 use crate::client::{Caller, Services};
 use crate::connection::transport::poll::ConnectResponseWriter;
 use crate::public::context::Context;
-use crate::session::{Attached, SessionCell, SessionRequest};
+use crate::session::{Arrival, Attached, SessionCell, SessionRequest};
 
 /// Kind of a WebSocket connection, which the server pings with frames.
 pub(super) const WEBSOCKET: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);
@@ -50,7 +50,7 @@ pub(super) fn connect(
     };
     let kind = ConnectionKind::Poll { hold };
     let client = (&requester.caller, identity, acknowledged);
-    let attached = attach(message, session, client, kind, has_ended, services)?;
+    let attached = attach(message, session, client, (kind, None), has_ended, services)?;
     session.mark_advised();
     let writer = ConnectResponseWriter::new(message.reply_to(), acknowledged, advice, browser);
     Ok((attached, Box::new(writer), hold.is_zero()))
@@ -83,19 +83,21 @@ fn read(message: &ClientMessage<'_>, session: &SessionCell) -> Result<ConnectOpt
     Ok(connect)
 }
 
-/// Attaches a WebSocket to its session. Also returns the seq of the last message that the client has
+/// Attaches a WebSocket to its session, because of a message that arrived at this time. Also returns the seq of the last message that the client has
 /// received, if it acknowledges messages.
 pub(super) fn resume(
     message: &ClientMessage<'_>,
     session: &SessionCell,
     requester: &Requester,
-    has_ended: bool,
+    (arrival, has_ended): (Arrival, bool),
     services: &Services,
 ) -> Result<(Attached, Option<u64>), RefusalReply> {
     let ConnectOptions { acknowledged, .. } = read(message, session)?;
     let identity = identity(message, session, requester, services)?;
-    let client = (&requester.caller, identity, acknowledged);
-    let attached = attach(message, session, client, WEBSOCKET, || has_ended, services)?;
+    let caller = requester.caller.clone().with_arrival(arrival);
+    let client = (&caller, identity, acknowledged);
+    let kind = (WEBSOCKET, Some(requester.caller.arrival));
+    let attached = attach(message, session, client, kind, || has_ended, services)?;
     Ok((attached, acknowledged))
 }
 
@@ -105,7 +107,7 @@ fn attach(
     message: &ClientMessage<'_>,
     session: &SessionCell,
     (caller, identity, acknowledged): (&Caller, Identity, Option<u64>),
-    kind: ConnectionKind,
+    (kind, upgraded): (ConnectionKind, Option<Arrival>),
     has_ended: impl Fn() -> bool,
     services: &Services,
 ) -> Result<Attached, RefusalReply> {
@@ -114,6 +116,7 @@ fn attach(
         seq: acknowledged,
         delivery: if acknowledged.is_some() { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce },
         only_resume: true,
+        upgraded,
         ..SessionRequest::new(kind, Bayeux::NAME)
     };
     services

@@ -9,7 +9,7 @@ use super::session::{RefusalReply, Requester};
 use crate::client::bayeux::advice;
 use crate::client::{AdmitRequest, Attachment};
 use crate::public::context::Context;
-use crate::session::{Attached, SessionRequest};
+use crate::session::{Arrival, Attached, SessionRequest};
 
 /// Connection types. `cross-origin-long-polling` is what Faye's client calls forms that a page sends to
 /// another origin.
@@ -32,6 +32,7 @@ pub(super) struct OpenedSession {
 pub(super) async fn open(
     message: &ClientMessage<'_>,
     Requester { caller, query_token, headers }: &Requester,
+    arrival: Arrival,
     kind: ConnectionKind,
     context: &Context,
 ) -> Result<OpenedSession, RefusalReply> {
@@ -49,7 +50,8 @@ pub(super) async fn open(
         true => Some(services.authenticate((caller, headers), &wanted).await),
         false => None,
     };
-    let caller = caller.clone().with_decision(decision);
+    let upgraded = caller.arrival;
+    let caller = caller.clone().with_decision(decision).with_arrival(arrival);
     let refused = |code, error: &str| {
         MessageReply { advice: Some(Advice::none()), ..reply().failed_with(code, error) }.to_json()
     };
@@ -59,6 +61,7 @@ pub(super) async fn open(
         return Err(refused(301, "none of the connection types is supported"));
     }
     let acknowledges = handshake.acknowledges;
+    wanted.session.upgraded = (kind != POLL).then_some(upgraded);
     wanted.session.delivery = if acknowledges { DeliveryMode::AtLeastOnce } else { DeliveryMode::AtMostOnce };
     let attached = services
         .admit(&caller, wanted, &[], || false)
@@ -80,7 +83,8 @@ pub(super) async fn handshake(
     requester: &Requester,
     context: &Context,
 ) -> Result<String, RefusalReply> {
-    let OpenedSession { attached, greeting, .. } = open(message, requester, POLL, context).await?;
+    let OpenedSession { attached, greeting, .. } =
+        open(message, requester, requester.caller.arrival, POLL, context).await?;
     let attachment = Attachment::new(attached, Arc::clone(&context.client));
     attachment.notify_session(ConnectionInput::Sent);
     attachment.notify_session(ConnectionInput::Answered { pause: Duration::ZERO });

@@ -23,7 +23,7 @@ use crate::connection::transport::websocket::{
 use crate::connection::{Connection, Ending, Parkable, Socket, drive};
 use crate::public::context::{Context, NotServed};
 use crate::public::deadline::{ConnectionDeadline, RequestTimeout, serve_until};
-use crate::session::{Attached, SessionHandle};
+use crate::session::{Arrival, Attached, SessionHandle};
 
 /// An upgrade request that was answered with 101.
 pub(crate) struct SocketUpgrade {
@@ -189,7 +189,8 @@ async fn read_until_session<S: Socket>(
             Some(text) => text,
             None => waiting.next().await?,
         };
-        match read(&text, waiting.is_closed_by_peer(), requester, context).await? {
+        let arrival = waiting.arrival();
+        match read(&text, (arrival, waiting.is_closed_by_peer()), requester, context).await? {
             Ok(bound) => {
                 let unanswered_text = bound.greeting.is_none().then_some(text);
                 return Ok(BoundSession { unanswered_text, ..bound });
@@ -199,11 +200,11 @@ async fn read_until_session<S: Socket>(
     }
 }
 
-/// Handles a text message. Returns the replies if the socket still has no session. A session
-/// without a greeting has yet to answer the text.
+/// Handles a text message that arrived at this time. `has_ended` is whether the client has disconnected. Returns the
+/// replies if the socket still has no session. A session without a greeting has yet to answer the text.
 async fn read(
     text: &str,
-    has_ended: bool,
+    (arrival, has_ended): (Arrival, bool),
     requester: &Requester,
     context: &Context,
 ) -> Result<Result<BoundSession, String>, Ending> {
@@ -212,7 +213,7 @@ async fn read(
     let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
     let first = |kind| parsed.iter().flatten().find(move |message| message.kind() == kind);
     if let Some(message) = first(MessageKind::Handshake) {
-        return Ok(match open(message, requester, WEBSOCKET, context).await {
+        return Ok(match open(message, requester, arrival, WEBSOCKET, context).await {
             Ok(OpenedSession { attached, acknowledges, greeting }) => {
                 let client_id = attached.session.resume_token().expose();
                 let dialect = BayeuxSocket::new(&client_id, acknowledges.then_some(0));
@@ -225,7 +226,8 @@ async fn read(
     let mut refused = None;
     if let Some(message) = first(MessageKind::Connect) {
         let found = session(message, client);
-        let resume = |session: &SessionHandle| resume(message, session, requester, has_ended, client);
+        let resume =
+            |session: &SessionHandle| resume(message, session, requester, (arrival, has_ended), client);
         match found.as_ref().map_err(Clone::clone).and_then(resume) {
             Ok((attached, acknowledged)) => {
                 let client_id = attached.session.resume_token().expose();

@@ -9,6 +9,7 @@ use super::attach_request::{AttachRefusal, AttachRequest, Attached};
 use super::sessions::Sessions;
 use crate::admission::Permit;
 use crate::auth::Identity;
+use crate::session::arrival::Arrival;
 use crate::session::id::{ResumeSecret, ResumeToken, SessionId};
 use crate::session::table::{Mailbox, PollAdvice, SessionCell, SessionHandle, SessionState, token_deadline};
 
@@ -117,8 +118,13 @@ impl Sessions {
                 Phase::Moved => return Err(AttachRefusal::Moved),
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
-            // A message on a Bayeux WebSocket has the arrival number of its WebSocket.
-            let is_late = || has_ended() || request.arrival.precedes(state.arrival);
+            let is_older =
+                |upgraded: Arrival| state.upgraded().is_some_and(|latest| upgraded.precedes(latest));
+            let is_late = || {
+                has_ended()
+                    || request.arrival.precedes(state.arrival)
+                    || request.wanted.upgraded.is_some_and(is_older)
+            };
             if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && is_late() {
                 return Err(AttachRefusal::AlreadyReconnected);
             }
@@ -136,6 +142,7 @@ impl Sessions {
                 state.transport = request.wanted.kind.into();
                 state.dialect = request.wanted.dialect;
                 state.arrival = request.arrival;
+                state.set_upgraded(request.wanted.upgraded);
                 state.identity = request.identity.clone();
             }
             Ok(accepted)
@@ -161,7 +168,7 @@ impl Sessions {
         let mut outputs = Outputs::new();
         let mut step = StepContext { now, timeouts: self.lifecycle.settings(), outputs: &mut outputs };
         let machine = Session::open(&mut step, outbox, attach);
-        let state = SessionState {
+        let mut state = SessionState {
             machine,
             mailbox: Some(Arc::clone(mailbox)),
             transport: request.wanted.kind.into(),
@@ -172,6 +179,7 @@ impl Sessions {
             parked: None,
             rare: None,
         };
+        state.set_upgraded(request.wanted.upgraded);
         let (id, secret) = (SessionId::random(&self.entropy), ResumeSecret::random(&self.entropy));
         let session = self.table.occupy(id, Some(secret), state);
         let session = session.ok_or(AttachRefusal::TooManySessions)?;
@@ -300,6 +308,26 @@ mod tests {
             sessions.lifecycle.handle(&second.session, Input::Disconnect);
             attach(older, Some(&token)).expect("the newer connection is lost");
         }
+    }
+
+    /// A client may open a Bayeux WebSocket long before it sends a message on it. A message on a socket that it has
+    /// abandoned may arrive after that on a newer one.
+    #[test]
+    fn an_older_bayeux_socket_does_not_replace_a_newer_one() {
+        let (sessions, permits) = (sessions(), Permits::new(9, usize::MAX));
+        let attach = |upgraded: Option<u64>, arrival, resume: Option<&str>| {
+            let mut request = request_of(Arrival::from_bits(arrival));
+            request.wanted.resume = resume.map(ToOwned::to_owned);
+            request.wanted.upgraded = upgraded.map(Arrival::from_bits);
+            sessions.attach(&request, permits.take(ADDRESS), || false)
+        };
+        let first = attach(None, 2, None).expect("a session");
+        let token = first.session.resume_token().expose().to_string();
+        attach(Some(1), 3, Some(&token)).expect("a socket that was opened before the session");
+        attach(Some(4), 5, Some(&token)).expect("a newer socket");
+        assert_eq!(attach(Some(1), 6, Some(&token)).err(), Some(AttachRefusal::AlreadyReconnected));
+        attach(None, 7, Some(&token)).expect("a newer request");
+        attach(Some(1), 8, Some(&token)).expect("the only socket");
     }
 
     /// At the connection limit, a connection that claims a seq that was never sent is refused, and the

@@ -24,13 +24,16 @@ pub(crate) struct SessionRequest {
     pub(crate) delivery: DeliveryMode,
     /// Whether the request fails if the session cannot be resumed, instead of opening a new one.
     pub(crate) only_resume: bool,
+    /// When the upgrade request of a Bayeux WebSocket arrived. Of two such sockets, the newer one gets the session, even if
+    /// a message on the older one arrives later.
+    pub(crate) upgraded: Option<Arrival>,
 }
 
 impl SessionRequest {
     /// Creates the request for a new session.
     pub(crate) fn new(kind: ConnectionKind, dialect: DialectName) -> Self {
         let delivery = DeliveryMode::AtLeastOnce;
-        Self { resume: None, seq: None, kind, dialect, delivery, only_resume: false }
+        Self { resume: None, seq: None, kind, dialect, delivery, only_resume: false, upgraded: None }
     }
 }
 

@@ -5,6 +5,7 @@ use encke_broker::channel::ChannelName;
 use encke_core::session::outbox::SubscriptionSlot;
 
 use super::cell::SessionState;
+use crate::session::arrival::Arrival;
 use crate::session::channels::SubscribedChannel;
 
 /// State that few sessions have.
@@ -14,6 +15,8 @@ pub(crate) struct RareState {
     /// Subscriptions to channels that the backend named instead of the requested ones, oldest first. A boxed slice,
     /// because it is smaller than a vector and rarely changes.
     renames: Box<[Rename]>,
+    /// When the upgrade request of the latest connection arrived, if it is a Bayeux WebSocket.
+    upgraded: Option<Arrival>,
 }
 
 /// Position of a suspended session in the order of eviction.
@@ -94,10 +97,22 @@ impl SessionState {
     }
 
     /// Changes the rare state. Frees it if nothing is left of it.
+    /// Returns when the upgrade request of the latest connection arrived, if it is a Bayeux WebSocket.
+    pub(crate) fn upgraded(&self) -> Option<Arrival> {
+        self.rare.as_ref()?.upgraded
+    }
+
+    /// Records the arrival of the latest connection's upgrade request. `None` if it is not a Bayeux WebSocket.
+    pub(crate) fn set_upgraded(&mut self, upgraded: Option<Arrival>) {
+        if upgraded != self.upgraded() {
+            self.change_rare(|rare| rare.upgraded = upgraded);
+        }
+    }
+
     fn change_rare<R>(&mut self, change: impl FnOnce(&mut RareState) -> R) -> R {
         let mut rare = self.rare.take().unwrap_or_default();
         let result = change(&mut rare);
-        let is_empty = rare.eviction_position.is_none() && rare.renames.is_empty();
+        let is_empty = rare.eviction_position.is_none() && rare.renames.is_empty() && rare.upgraded.is_none();
         self.rare = (!is_empty).then_some(rare);
         result
     }

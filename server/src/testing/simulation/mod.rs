@@ -18,7 +18,7 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use encke_base::entropy::Entropy;
@@ -96,10 +96,12 @@ pub struct SimulatedServer {
     batches: crossbeam_channel::Receiver<ExpiryBatch>,
     outstanding_answers: Arc<AtomicUsize>,
     poller: Arc<SimulatedPoller>,
+    /// Number of requests so far, and of other bytes that arrived.
+    arrivals: AtomicU64,
 }
 
 /// When a request arrived, relative to others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RequestArrival(Arrival);
 
 /// Returns the key that stands for a channel in event ids.
@@ -213,6 +215,7 @@ impl SimulatedServer {
             batches,
             outstanding_answers,
             poller,
+            arrivals: AtomicU64::default(),
         }
     }
 
@@ -275,10 +278,9 @@ impl SimulatedServer {
         self.outstanding_answers.load(Ordering::Relaxed)
     }
 
-    /// Numbers a request that arrives now. It may be handled after requests that arrive later. All requests have
-    /// the same time, so their sequence numbers decide.
+    /// Numbers a request, or bytes, that arrive now. They may be handled after those that arrive later.
     pub fn number_request(&self) -> RequestArrival {
-        RequestArrival(self.public.arrivals.next(std::time::Duration::ZERO))
+        RequestArrival(Arrival::from_bits(self.arrivals.fetch_add(1, Ordering::Relaxed) + 1))
     }
 
     /// Serves a WebSocket whose upgrade request arrived earlier, and was just answered with 101.

@@ -3,12 +3,14 @@ use std::io::{self, Read, Write};
 use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use encke_base::parking::AnyPoller;
 use encke_broker::engine::Stream;
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::RequestArrival;
 use crate::connection::{self, ParkedSocket};
 
 /// A socket in memory, with the operations that connections use.
@@ -24,6 +26,11 @@ pub trait SimulatedSocket: Unpin + Send + 'static {
 
     /// Returns whether bytes are available to read.
     fn holds_bytes(&self) -> bool;
+
+    /// Returns the place of the last bytes that have arrived in the order of requests.
+    fn last_arrival(&self) -> RequestArrival {
+        RequestArrival::default()
+    }
 
     /// Returns whether the peer is known to have closed the connection.
     fn is_over(&self) -> bool;
@@ -68,6 +75,14 @@ impl<S: SimulatedSocket> connection::Socket for Adapter<S> {
 
     fn descriptor(&self) -> RawFd {
         -1
+    }
+
+    fn next_byte_received(&self) -> io::Result<Option<Duration>> {
+        Ok(None)
+    }
+
+    fn last_received(&self) -> Duration {
+        Duration::from_nanos(self.0.last_arrival().0.to_bits())
     }
 
     fn is_closed_by_peer(&self) -> bool {

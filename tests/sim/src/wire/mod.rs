@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
+use encke_server::testing::simulation::RequestArrival;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::schedule::{ConnectionNumber, Direction};
@@ -137,6 +138,8 @@ pub(crate) struct Wire {
     acknowledged: VecDeque<(u64, usize)>,
     /// When bytes last arrived at the server's kernel, by the server's clock.
     pub(crate) last_arrival: u64,
+    /// Place of these bytes in the order of everything that has arrived at the server.
+    pub(crate) last_place: RequestArrival,
     /// When the server last read, by its clock.
     pub(crate) read_at: u64,
     /// When the server last wrote, by its clock.

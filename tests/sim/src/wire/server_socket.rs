@@ -4,7 +4,7 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use encke_server::testing::simulation::SimulatedSocket;
+use encke_server::testing::simulation::{RequestArrival, SimulatedSocket};
 use encke_sys::Unacknowledged;
 
 use super::SharedWire;
@@ -61,6 +61,10 @@ impl SimulatedSocket for ServerSocket {
 
     fn holds_bytes(&self) -> bool {
         !self.0.lock().to_server.arrived.is_empty()
+    }
+
+    fn last_arrival(&self) -> RequestArrival {
+        self.0.lock().last_place
     }
 
     fn is_over(&self) -> bool {

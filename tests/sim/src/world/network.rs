@@ -107,9 +107,15 @@ impl Simulation {
     pub(super) fn carry(&mut self, number: ConnectionNumber, direction: Direction) {
         let in_pieces = self.injects(Fault::Pieces, 0.3);
         let at_most = if in_pieces { self.rng.random_range(1..64) } else { usize::MAX };
+        let arrival = self.server.number_request();
         let Some(connection) = self.connection_mut(number) else { return };
         connection.moving[direction as usize] = false;
-        let moved = connection.wire.lock().carry(direction, at_most);
+        let mut wire = connection.wire.lock();
+        let moved = wire.carry(direction, at_most);
+        if moved > 0 && direction == Direction::ToServer {
+            wire.last_place = arrival;
+        }
+        drop(wire);
         self.trace.mix(moved);
         match direction {
             Direction::ToServer => self.flush(number),

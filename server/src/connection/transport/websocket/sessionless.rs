@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::TextSink;
@@ -17,7 +18,8 @@ use super::protocol::{WebSocket, close_code};
 use super::{BayeuxSocket, Upgraded};
 use crate::admission::PartialMessage;
 use crate::client::{PartialMessageSender, Services};
-use crate::connection::{Ending, PendingWrite, Socket, close_socket};
+use crate::connection::{Ending, PendingWrite, Socket, close_socket, poll_read_with_time};
+use crate::session::Arrival;
 
 /// Number of bytes read at a time.
 const READ_BYTES: usize = 2048;
@@ -25,6 +27,8 @@ const READ_BYTES: usize = 2048;
 /// An upgraded socket without a session. Its input beyond the current message is kept for the session.
 pub(crate) struct SessionlessSocket<S> {
     socket: S,
+    /// When the kernel received the bytes that were read last.
+    received: Duration,
     read: Vec<u8>,
     fragments: Fragments,
     out: PendingWrite,
@@ -41,6 +45,7 @@ impl<S: Socket> SessionlessSocket<S> {
         let sender = PartialMessageSender::Request(evicted.clone());
         let account = services.limits.partial_messages.begin(sender, address, now);
         Self {
+            received: socket.last_received(),
             socket,
             read,
             fragments: Fragments::default(),
@@ -49,6 +54,11 @@ impl<S: Socket> SessionlessSocket<S> {
             evicted: Box::pin(evicted.cancelled_owned()),
             services: Arc::clone(services),
         }
+    }
+
+    /// When the message that was returned last arrived.
+    pub(crate) fn arrival(&self) -> Arrival {
+        Arrival::at(self.received)
     }
 
     /// Returns the next text message.
@@ -110,8 +120,9 @@ impl<S: Socket> SessionlessSocket<S> {
     fn poll_read(&mut self, task: &mut Context<'_>) -> Poll<Result<(), Ending>> {
         let mut scratch = [0; READ_BYTES];
         let mut buffer = ReadBuf::new(&mut scratch);
-        match ready!(Pin::new(&mut self.socket).poll_read(task, &mut buffer)) {
-            Ok(()) if !buffer.filled().is_empty() => {
+        match ready!(poll_read_with_time(&mut self.socket, task, &mut buffer)) {
+            Ok(Some(received)) => {
+                self.received = received;
                 self.read.extend_from_slice(buffer.filled());
                 Poll::Ready(Ok(()))
             }

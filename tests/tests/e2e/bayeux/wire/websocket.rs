@@ -39,6 +39,18 @@ fn a_session_over_a_websocket() {
     server.await_lifecycle(&session(&id), "opened connect, closed client");
 }
 
+/// Faye opens a WebSocket while it decides how to send the handshake, which it then sends in a request.
+#[test]
+fn a_websocket_opened_before_the_handshake_gets_the_session() {
+    let server = RunningServer::with(&[]);
+    let mut socket = BayeuxWebSocket::connect(server.public);
+    let id = BayeuxPolling::connect(server.public).handshake();
+    let received = socket.request(&connect_now(&id));
+    assert_successful(connect_reply(&received));
+    assert_eq!(server.admin.session(&session(&id))["transport"], "websocket");
+    assert_eq!(server.admin.metrics().refusals("late"), 0.0);
+}
+
 /// The client's connects serve as acknowledgements, too: each confirms everything before the last answer.
 #[test]
 fn a_reader_that_connects_again_receives_everything() {
