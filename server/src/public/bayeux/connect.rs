@@ -83,8 +83,8 @@ fn read(message: &ClientMessage<'_>, session: &SessionCell) -> Result<ConnectOpt
     Ok(connect)
 }
 
-/// Attaches a WebSocket to its session, because of a message that arrived at this time. Also returns the seq of the last message that the client has
-/// received, if it acknowledges messages.
+/// Attaches a WebSocket to its session, because of a message that arrived at this time. Also returns the seq of
+/// the last message that the client has received, if it acknowledges messages.
 pub(super) fn resume(
     message: &ClientMessage<'_>,
     session: &SessionCell,
