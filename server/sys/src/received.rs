@@ -88,9 +88,10 @@ fn monotonic(wall: Duration) -> Duration {
     now.saturating_sub(age)
 }
 
-/// Returns the time at which the kernel last received data on this TCP connection, on CLOCK_MONOTONIC, accurate to
-/// two of the kernel's ticks. If no data has arrived, returns the time at which the connection was established;
-/// if the descriptor is not that of a TCP socket, the current time.
+/// Returns a time on CLOCK_MONOTONIC before which the kernel has received all data on this TCP connection, accurate
+/// to three of the kernel's ticks. It is not too early, because a request must not seem older than the one before it.
+/// If no data has arrived, this is the time at which the connection was established; if the descriptor is not that of
+/// a TCP socket, the current time.
 #[must_use]
 pub fn last_received(descriptor: RawFd) -> Duration {
     loop {
@@ -98,9 +99,20 @@ pub fn last_received(descriptor: RawFd) -> Duration {
         let millis_ago = tcp_info(descriptor).map_or(0, |info| info.tcpi_last_data_recv);
         // If the clock has advanced, `millis_ago` may count from a later time than `now`: try again.
         if clock(libc::CLOCK_MONOTONIC_COARSE) == now {
-            return now.saturating_sub(Duration::from_millis(millis_ago.into()));
+            let ticks = 2 * tick();
+            let latest = now.saturating_sub(Duration::from_millis(millis_ago.into())) + ticks;
+            return latest.min(clock(libc::CLOCK_MONOTONIC));
         }
     }
+}
+
+/// Length of the kernel's tick.
+fn tick() -> Duration {
+    // SAFETY: the struct consists of integers, for which zero is a valid value.
+    let mut tick: libc::timespec = unsafe { mem::zeroed() };
+    // SAFETY: the kernel writes one `timespec`. With this clock, the call does not fail.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) };
+    to_duration(tick)
 }
 
 fn clock(id: libc::clockid_t) -> Duration {
@@ -124,8 +136,8 @@ mod tests {
 
     use super::*;
 
-    /// Longest tick of the kernel.
-    const TICK: Duration = Duration::from_millis(10);
+    /// Three of the kernel's ticks, which take at most 10 ms each.
+    const TICKS: Duration = Duration::from_millis(30);
 
     #[test]
     fn time_of_the_last_data_does_not_change_until_there_is_more() {
@@ -135,21 +147,21 @@ mod tests {
         let (server, _) = listener.accept().expect("a connection");
         let received = || last_received(server.as_raw_fd());
         let opened = received();
-        await_time(opened + 5 * TICK);
-        assert!(received().abs_diff(opened) <= TICK, "no data has arrived");
+        await_time(opened + 5 * TICKS);
+        assert!(received().abs_diff(opened) <= TICKS, "no data has arrived");
 
         client.write_all(b"xy").expect("there is room");
-        while received().abs_diff(opened) <= TICK {
+        while received().abs_diff(opened) <= TICKS {
             std::thread::yield_now();
         }
         let sent = received();
-        await_time(sent + 5 * TICK);
+        await_time(sent + 5 * TICKS);
         let mut byte = [0];
         (&server).read_exact(&mut byte).expect("a byte");
-        assert!(received().abs_diff(sent) <= TICK, "reading data does not change the time");
+        assert!(received().abs_diff(sent) <= TICKS, "reading data does not change the time");
         (&server).write_all(&byte).expect("there is room");
         client.read_exact(&mut byte).expect("a byte");
-        assert!(received().abs_diff(sent) <= TICK, "an acknowledgement is not data");
+        assert!(received().abs_diff(sent) <= TICKS, "an acknowledgement is not data");
     }
 
     #[test]

@@ -19,9 +19,9 @@ enum Kind {
     Poll,
 }
 
-/// Pause after which the time at which a connection last received data is later, in ticks of at most 10 ms. Used where the
-/// kernel no longer has the exact time.
-const APART: Duration = Duration::from_millis(20);
+/// Pause longer than three of the kernel's ticks, which take at most 10 ms each. Needed where the kernel no longer has the
+/// exact time of a request.
+const APART: Duration = Duration::from_millis(40);
 
 const KINDS: [Kind; 3] = [Kind::WebSocket, Kind::Events, Kind::Poll];
 
