@@ -173,6 +173,16 @@ mod tests {
             let client = TcpStream::connect(address).expect("it is accepted");
             (client, listener.accept().expect("a connection").0)
         };
+        // The kernel begins to record times a moment after the first socket asks for them.
+        let is_recorded = || {
+            let (mut client, server) = connect();
+            client.write_all(b"x").expect("there is room");
+            while !crate::has_unread_bytes(server.as_raw_fd()) {
+                std::thread::yield_now();
+            }
+            next_byte_received(server.as_raw_fd()).expect("a connection").is_some()
+        };
+        while !is_recorded() {}
         let pairs = [connect(), connect(), connect()];
         let received = |at: usize| next_byte_received(pairs[at].1.as_raw_fd()).expect("a connection");
         assert_eq!(received(0), None, "no byte has arrived");
