@@ -273,13 +273,13 @@ fn new_channels_are_named_by_an_id_without_data() {
         let answer = PollClient::connect(server.public).post(&query, &command).json();
         assert_eq!(answer[0]["reply"]["ok"]["channel"], "a", "{answer}");
     }
+    let (news, a) = (position(&server, "news", NEWS, 0), position(&server, "a", A, u64::MAX));
+    let with_a = id_with(&hello.resume, 0, &[news.clone(), a.clone()]);
+    assert_eq!(events.event(), format!("id: {with_a}"));
     let path = format!("/api/sessions/{}/subscribe", hello.session);
     let subscribed = server.admin.post(&path, json!({"channel": "b"}));
     assert_eq!(subscribed.status, 200, "{subscribed:?}");
-    let news = position(&server, "news", NEWS, 0);
-    let [a, b] = [("a", A), ("b", B)].map(|(channel, key)| position(&server, channel, key, u64::MAX));
-    let with_a = id_with(&hello.resume, 0, &[news.clone(), a.clone()]);
-    assert_eq!(events.event(), format!("id: {with_a}"));
+    let b = position(&server, "b", B, u64::MAX);
     let with_b = id_with(&hello.resume, 0, &[news, a, b]);
     assert_eq!(events.event(), format!("id: {with_b}"), "each id is sent once");
     let (_, notice) = events.object();
