@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use super::event::{UserEvent, UserEventSink};
 use super::registration::{Changes, Registration};
 
-/// This server's part of the [users that are online](super).
+/// Users that are online on this server, and their registration in Redis.
 #[derive(Debug)]
 pub struct SharedUsers {
     state: Mutex<SharedState>,
