@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use encke_base::parking::AnyPoller;
 
-/// Reads from a socket. Returns the time at which the kernel received the first of these bytes; `None` if the stream
-/// has ended.
+/// Reads from a socket. Returns the time at which the kernel received the first of these bytes; `None` if the
+/// stream has ended.
 pub(crate) fn poll_read_with_time(
     socket: &mut impl Socket,
     task: &mut Context<'_>,
@@ -38,11 +38,14 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static
     /// Whether the kernel holds unread bytes. The runtime may not know of them yet.
     fn has_unread_bytes(&self) -> bool;
 
-    /// Time at which the kernel received the next unread byte. `None` if there is none, or the time is unknown. An error
-    /// is one of the next read.
+    /// Returns the time at which the kernel received the next unread byte. `None` if no byte is unread, or if the
+    /// kernel has not recorded the time.
+    ///
+    /// # Errors
+    /// The connection's error, which the next read then no longer returns.
     fn next_byte_received(&self) -> io::Result<Option<Duration>>;
 
-    /// Time at which the kernel last received data, accurate to some milliseconds.
+    /// Returns the time at which the kernel last received data, accurate to some milliseconds, but never too early.
     fn last_received(&self) -> Duration;
 
     /// Whether the kernel would accept bytes. The runtime may not know it yet.
