@@ -18,6 +18,10 @@ use crate::tokens::{SECRET, token};
 use crate::waiting::{TIMEOUT, eventually, until};
 use crate::{Admin, Certificate, Client, Hello, Logs, binaries};
 
+/// Settings for tests whose clients answer pings: the shortest timeouts that a client keeps on a busy machine, which
+/// may delay it for [`MAX_LATENESS`](crate::waiting::MAX_LATENESS).
+pub const FREQUENT_PINGS: [&str; 2] = ["session.ping_interval=6s", "session.pong_timeout=6s"];
+
 /// Configures how the server is started. By default it listens on free loopback ports, with default settings.
 #[derive(Debug)]
 #[must_use]
@@ -54,7 +58,11 @@ impl Default for Launch {
 impl Launch {
     /// Configures a server with these settings (`key=value`).
     pub fn with(settings: &[&str]) -> Self {
-        settings.iter().fold(Self::default(), |launch, setting| launch.set(setting))
+        Self::default().set_all(settings)
+    }
+
+    pub fn set_all(self, settings: &[&str]) -> Self {
+        settings.iter().fold(self, |launch, setting| launch.set(setting))
     }
 
     /// Configures a server that requires tokens for [`SECRET`], and has these settings.

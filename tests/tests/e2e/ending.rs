@@ -1,8 +1,9 @@
 use std::time::{Duration, Instant};
 
 use encke_tests::raw::{PING, PONG, TEXT, masked};
+use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::waiting::{MAX_LATENESS, let_pass, until};
-use encke_tests::{RawClient, RunningServer};
+use encke_tests::{Launch, RawClient, RunningServer};
 
 #[track_caller]
 fn assert_after(from: Instant, expected: Duration) {
@@ -40,9 +41,8 @@ fn no_session_outlives_its_lifetime() {
 
 #[test]
 fn only_commands_keep_an_idle_session_alive() {
-    let idle = Duration::from_secs(7);
-    let server =
-        RunningServer::with(&["session.idle=7s", "session.ping_interval=3s", "session.pong_timeout=3s"]);
+    let idle = Duration::from_secs(14);
+    let server = Launch::with(&FREQUENT_PINGS).set("session.idle=14s").start();
     let (mut client, hello) = RawClient::greeted(server.public, "");
     let_pass(Duration::from_secs(1));
     let last_command = Instant::now();

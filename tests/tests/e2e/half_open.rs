@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::network::NetworkLink;
 use encke_tests::raw::{PING, PONG, RawClient, masked};
+use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::waiting::MAX_LATENESS;
 use encke_tests::{Client, EventStream, Launch};
 
@@ -14,8 +15,7 @@ fn vanished_clients_are_detected_and_resume_when_the_link_is_restored() {
     let link = NetworkLink::new();
     let server = Launch::listening_on(&SocketAddr::new(link.near_address(), 0).to_string())
         .argument("--insecure")
-        .set("session.ping_interval=3s")
-        .set("session.pong_timeout=3s")
+        .set_all(&FREQUENT_PINGS)
         .start();
     let mut events = EventStream::over(link.connect(server.public), "channels=news", "");
     let events_hello = events.hello();
@@ -33,7 +33,7 @@ fn vanished_clients_are_detected_and_resume_when_the_link_is_restored() {
         server.await_lifecycle(session, "opened connect, suspended pong_timeout");
     }
     let after = answered.elapsed();
-    assert!(after <= Duration::from_secs(6) + MAX_LATENESS, "suspended after {after:?}");
+    assert!(after <= Duration::from_secs(12) + MAX_LATENESS, "suspended after {after:?}");
 
     link.restore();
     let again = Client::over(link.connect(server.public), &format!("resume={}&seq=0", hello.resume));

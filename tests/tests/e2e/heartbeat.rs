@@ -1,19 +1,17 @@
 use std::time::{Duration, Instant};
 
 use encke_tests::raw::{PING, PONG, TEXT, masked};
+use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::waiting::MAX_LATENESS;
 use encke_tests::{RawClient, RunningServer};
 
-const INTERVAL: Duration = Duration::from_secs(3);
-
-fn server() -> RunningServer {
-    RunningServer::with(&["session.ping_interval=3s", "session.pong_timeout=3s"])
-}
+/// As in [`FREQUENT_PINGS`].
+const INTERVAL: Duration = Duration::from_secs(6);
 
 /// Traffic does not postpone these pings, but it answers them. The client that sends nothing is disconnected.
 #[test]
 fn message_pings_are_text_and_come_at_fixed_intervals() {
-    let server = server();
+    let server = RunningServer::with(&FREQUENT_PINGS);
     let (mut client, hello) = RawClient::greeted(server.public, "heartbeat=message");
     let mut last = Instant::now();
     for _ in 0..2 {
@@ -32,7 +30,7 @@ fn message_pings_are_text_and_come_at_fixed_intervals() {
 
 #[test]
 fn any_traffic_answers_a_ping() {
-    let server = server();
+    let server = RunningServer::with(&FREQUENT_PINGS);
     let mut clients = [
         masked(TEXT, br#"{"ack":{"seq":0}}"#),
         masked(TEXT, b"no JSON"),

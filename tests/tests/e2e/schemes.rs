@@ -2,13 +2,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use encke_tests::raw::{PING, PONG, masked};
+use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::waiting::{MAX_LATENESS, eventually, let_pass};
-use encke_tests::{RawClient, RunningServer};
+use encke_tests::{Launch, RawClient, RunningServer};
 use encke_timeouts::TimerScheme;
 
 const TICK: Duration = Duration::from_millis(10);
-/// The pong timeout is long enough for a client that a busy machine pauses for a while.
-const PONG_TIMEOUT: Duration = Duration::from_secs(3);
+/// As in [`FREQUENT_PINGS`].
+const PONG_TIMEOUT: Duration = Duration::from_secs(6);
 const INTERVAL: Duration = PONG_TIMEOUT;
 const WINDOW: Duration = Duration::from_millis(1500);
 /// Allowance for the time between the kernel's send and the client's receive: the server measures from when
@@ -17,14 +18,12 @@ const TRANSIT: Duration = Duration::from_millis(20);
 
 /// Starts a server with this scheme.
 fn server(scheme: TimerScheme) -> RunningServer {
-    RunningServer::with(&[
-        &format!("timers.scheme={scheme}"),
-        "timers.tick=10ms",
-        "timers.ping_slack=50ms",
-        "session.ping_interval=3s",
-        "session.pong_timeout=3s",
-        "session.reconnect_window=1500ms",
-    ])
+    Launch::with(&FREQUENT_PINGS)
+        .set(&format!("timers.scheme={scheme}"))
+        .set("timers.tick=10ms")
+        .set("timers.ping_slack=50ms")
+        .set("session.reconnect_window=1500ms")
+        .start()
 }
 
 /// Asserts that a wait of `expected`, which took between `at_least` and `at_most`, ended neither early nor

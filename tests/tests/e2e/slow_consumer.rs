@@ -2,8 +2,9 @@ use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use encke_tests::raw::{Dial, PING, RawClient, TEXT, masked};
+use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::waiting::{MAX_LATENESS, until};
-use encke_tests::{Hello, RunningServer};
+use encke_tests::{Hello, Launch, RunningServer};
 
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a client that does not read may stay connected. The write timeout begins when the buffers between
@@ -14,12 +15,7 @@ const MEBIBYTE: u64 = 1 << 20;
 const SLOW_CONSUMER: u16 = 4001;
 
 fn server() -> RunningServer {
-    RunningServer::with(&[
-        "session.write_timeout=1s",
-        "session.ping_interval=3s",
-        "session.pong_timeout=3s",
-        "session.close_timeout=500ms",
-    ])
+    Launch::with(&FREQUENT_PINGS).set("session.write_timeout=1s").set("session.close_timeout=500ms").start()
 }
 
 fn connect(server: &RunningServer) -> (RawClient, Hello) {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::process::Signal;
 use encke_tests::raw::{Dial, TEXT, masked};
+use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::tls::{VERSIONS, handshake};
 use encke_tests::waiting::{MAX_LATENESS, eventually, until};
 use encke_tests::{Certificate, EventStream, Launch, RawClient, RunningServer, TlsClient, tls};
@@ -206,11 +207,11 @@ fn client_that_does_not_read_over_tls_is_disconnected() {
 /// alive.
 #[test]
 fn incomplete_record_is_a_sign_of_life() {
-    let served = serve(&["session.ping_interval=3s", "session.pong_timeout=3s"]);
+    let served = serve(&FREQUENT_PINGS);
     let mut client = served.client();
     let from = Instant::now();
-    client.drip(&masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#), Duration::from_millis(200));
-    assert!(from.elapsed() > Duration::from_secs(6), "longer than the ping and pong timeouts");
+    client.drip(&masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#), Duration::from_millis(250));
+    assert!(from.elapsed() > Duration::from_secs(12), "longer than the ping and pong timeouts");
     assert_eq!(client.object()["reply"]["id"], 1);
     let events = served.server.logs.lifecycle(&client.hello.session);
     assert_eq!(events.len(), 1, "{events:?}");

@@ -3,6 +3,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::{Launch, RunningServer};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -24,19 +25,16 @@ fn set_offset(file: &Path, offset: &str) {
 }
 
 fn server(offset: &Path) -> RunningServer {
-    Launch::with(&[
-        "session.ping_interval=3s",
-        "session.pong_timeout=3s",
-        "session.reconnect_window=60s",
-        "session.lifetime=1h",
-        "session.idle=1h",
-    ])
-    .environment("LD_PRELOAD", faketime())
-    .environment("FAKETIME_TIMESTAMP_FILE", offset)
-    .environment("FAKETIME_NO_CACHE", "1")
-    .environment("DONT_FAKE_MONOTONIC", "1")
-    .environment("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-    .start()
+    Launch::with(&FREQUENT_PINGS)
+        .set("session.reconnect_window=60s")
+        .set("session.lifetime=1h")
+        .set("session.idle=1h")
+        .environment("LD_PRELOAD", faketime())
+        .environment("FAKETIME_TIMESTAMP_FILE", offset)
+        .environment("FAKETIME_NO_CACHE", "1")
+        .environment("DONT_FAKE_MONOTONIC", "1")
+        .environment("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .start()
 }
 
 /// Returns the time of the server's wall clock, from the log line for a new client.

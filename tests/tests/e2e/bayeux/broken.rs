@@ -2,9 +2,10 @@ use std::time::Duration;
 
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
+use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::stock::{ALL, BayeuxTransport};
 use encke_tests::waiting::{eventually_within, let_pass, until};
-use encke_tests::{BayeuxLibrary, Relay, RunningServer};
+use encke_tests::{BayeuxLibrary, Launch, Relay, RunningServer};
 
 use super::{StartedClient, start, start_all, up_to};
 
@@ -65,8 +66,7 @@ fn stock_client_resumes_after_a_cut() {
 #[test]
 fn stock_client_resumes_after_an_unnoticed_connection_loss() {
     // A client notices by itself that its poll is not answered, soon after the response is due.
-    let settings = ["session.poll_hold=1s", "session.ping_interval=3s", "session.pong_timeout=3s"];
-    let server = RunningServer::with(&settings);
+    let server = Launch::with(&FREQUENT_PINGS).set("session.poll_hold=1s").start();
     let relay = Relay::new(server.public, || Fate::Intact);
     let mut selected = Vec::from(ALL);
     selected.retain(|each| *each != (BayeuxLibrary::Faye, BayeuxTransport::WebSocket));

@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 use std::thread;
 
 use encke_tests::port::listen;
+use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::tokens::token;
 use encke_tests::waiting::{eventually, until};
 use encke_tests::{Dashboard, Launch, RunningServer};
@@ -140,7 +141,7 @@ fn unknown_frames_are_shown_unchanged() {
 
 #[test]
 fn silent_client_is_detected() {
-    let server = RunningServer::with(&["session.ping_interval=3s", "session.pong_timeout=3s"]);
+    let server = RunningServer::with(&FREQUENT_PINGS);
     let (mut page, id) = connected(&server);
     await_frame(&mut page, "received", r#"{"ping":"#);
     await_frame(&mut page, "sent", r#"{"pong":"#);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use encke_tests::port::listen;
+use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::waiting::{eventually_within, let_pass, until};
 use encke_tests::{Backend, BackendReply, Launch, RunningServer};
 
@@ -122,8 +123,7 @@ fn a_hanging_backend_delays_only_its_own_events() {
     let hooks = [(&hanging, r#",name="hanging""#), (&healthy, r#",name="healthy""#)]
         .map(|(backend, name)| webhook(&backend.url("/"), SESSIONS, name));
     let hooks = format!("webhook=[{}]", hooks.join(","));
-    let settings = [&*hooks, "session.ping_interval=3s", "session.pong_timeout=3s", "shutdown.drain=2s"];
-    let mut server = Launch::with(&settings).start();
+    let mut server = Launch::with(&FREQUENT_PINGS).set(&hooks).set("shutdown.drain=2s").start();
     let client = server.client().into_background();
     (0..20).for_each(|_| assert_session_events_delivered(&server, &healthy));
     client.await_more_pings(1);

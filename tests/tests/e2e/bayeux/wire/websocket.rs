@@ -3,7 +3,7 @@ use encke_tests::bayeux::{
     events, publish, session,
 };
 use encke_tests::raw::{BINARY, PING, PONG, masked};
-use encke_tests::server::IN_MEMORY;
+use encke_tests::server::{FREQUENT_PINGS, IN_MEMORY};
 use encke_tests::{RawClient, RunningServer};
 use serde_json::json;
 
@@ -119,7 +119,7 @@ fn invalid_json_ends_the_connection() {
 /// so its session is kept, with the messages that the client has not received.
 #[test]
 fn a_silent_websocket_is_pinged() {
-    let server = RunningServer::with(&["session.ping_interval=3s", "session.pong_timeout=3s"]);
+    let server = RunningServer::with(&FREQUENT_PINGS);
     let (mut socket, id) = BayeuxWebSocket::opened(server.public, &["/news"]);
     socket.send(&connect(&id));
     let ping = socket.raw.frame_of(PING);
