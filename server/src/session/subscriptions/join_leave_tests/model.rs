@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
+use encke_core::dialect::StartPosition;
 use encke_core::session::{ConnectionInput, Phase};
 use encke_seeds::with_seeds;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::session::Attached;
 
 /// A session that the model tracks.
 struct KnownSession {
