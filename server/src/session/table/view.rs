@@ -72,6 +72,12 @@ impl SessionCell {
         self.lock().machine.outbox().sent()
     }
 
+    /// Whether a request is held for messages, and its hold time is not over.
+    #[must_use]
+    pub(crate) fn is_holding(&self) -> bool {
+        self.lock().machine.is_holding()
+    }
+
     /// Returns the identity of the session's client.
     #[must_use]
     pub(crate) fn identity(&self) -> Identity {

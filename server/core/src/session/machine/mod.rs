@@ -261,6 +261,12 @@ impl<C> Session<C> {
         matches!(self.ping, PingState::Writing)
     }
 
+    /// Whether a request is held for messages, and its hold time is not over.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        matches!(self.phase(), Phase::Attached(_)) && self.deadlines.client.is_some()
+    }
+
     /// Iterates over the armed deadlines.
     pub fn deadlines(
         &self,

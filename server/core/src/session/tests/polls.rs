@@ -403,9 +403,12 @@ fn a_stream_holds_a_request_while_it_pings() {
     let hold = |hold| ConnectionInput::Hold { hold: millis(hold), seq: None };
     assert_eq!(timed.on(10, A, hold(9_000)), NOTHING);
     assert_eq!(timed.armed(), [Deadline::Ping, Deadline::PollHold]);
+    assert!(timed.session.is_holding());
     assert_eq!(timed.wait(710), [fired(Deadline::PollHold, 710), Output::AnswerPoll(A)]);
+    assert!(!timed.session.is_holding(), "the request is to be answered");
     assert_eq!(timed.on(711, A, ConnectionInput::Released), NOTHING);
     assert_eq!(timed.on(720, A, hold(0)), [Output::AnswerPoll(A)]);
+    assert!(!timed.session.is_holding());
     timed.on(730, A, hold(500));
     timed.on(800, A, hold(500));
     assert_eq!(timed.wait(1_000), [fired(Deadline::Ping, 1_000), Output::Ping(A)]);
@@ -418,6 +421,7 @@ fn a_stream_holds_a_request_while_it_pings() {
     timed.on(1_200, A, hold(500));
     timed.on(1_201, A, LEFT);
     assert_eq!(timed.armed(), [Deadline::Reconnect], "losing a stream suspends the session");
+    assert!(!timed.session.is_holding());
 }
 
 #[test]

@@ -176,6 +176,11 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
     }
 
     fn answer(&mut self, link: &mut Link<'_, Commands<D::Dialect>>) {
+        // The signal for the end of a hold may be late: messages have ended that hold, and the client has sent its
+        // next request, which is held.
+        if !self.dialect.has_buffered() && link.attachment.session.is_holding() {
+            return;
+        }
         if self.dialect.answer_held(link.attachment, &mut Frames(&mut link.out.bytes)) {
             link.attachment.notify_session(ConnectionInput::Released);
         }
