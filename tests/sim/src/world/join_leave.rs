@@ -9,6 +9,7 @@ use crate::fault::Fault;
 use crate::namespaces::rules_of;
 use crate::notices::Notice;
 use crate::outcome::Verdict;
+use crate::scenario::MILLI;
 use crate::truth::{LOGS, MAX_CHANNELS, Observed, name_of};
 
 /// Faults that delay the publishing of joins and leaves. After a restart, the limits begin again.
@@ -33,8 +34,9 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// Applies a notice. If `joins_per_minute` is not 0, the session must not have joined more often.
-    fn apply(&mut self, notice: Notice, joins_per_minute: u32) -> Verdict {
+    /// Applies a notice. If `joins_per_minute` is not 0, the session must not have joined more often. The wheel
+    /// announces a held join up to `tick_ms` after it is due, so the next one may follow sooner by as much.
+    fn apply(&mut self, notice: Notice, joins_per_minute: u32, tick_ms: u64) -> Verdict {
         let Notice { session, has_left, at_ms, .. } = &notice;
         if *has_left {
             let was_present = self.present.remove(session);
@@ -42,7 +44,8 @@ impl Roster {
         }
         let (first, joins) = self.joins.entry(session.clone()).or_insert((*at_ms, 0));
         *joins += 1;
-        let allowed = u64::from(joins_per_minute) * (60_000 + at_ms).saturating_sub(*first) / 60_000;
+        let elapsed_ms = (at_ms + tick_ms).saturating_sub(*first);
+        let allowed = u64::from(joins_per_minute) * (60_000 + elapsed_ms) / 60_000;
         if joins_per_minute > 0 && *joins > allowed {
             return Err(format!("{notice:?}, the {joins}th join since {first}"));
         }
@@ -65,6 +68,7 @@ impl Simulation {
     pub(super) fn follow_joins_and_leaves(&mut self, log: usize, observed: Observed) {
         let is_late = DELAYS.iter().any(|fault| self.scenario.faults.allows(*fault));
         let joins_per_minute = if is_late { 0 } else { self.scenario.config.limits.joins_per_minute };
+        let tick_ms = self.scenario.tick().div_ceil(MILLI);
         let Some(roster) = self.rosters.get_mut(log) else { return };
         let left_over = std::mem::take(roster);
         let mut verdict = Ok(());
@@ -75,7 +79,7 @@ impl Simulation {
         }
         roster.is_incomplete |= observed.misses_some;
         for notice in observed.notices {
-            let applied = roster.apply(notice, joins_per_minute);
+            let applied = roster.apply(notice, joins_per_minute, tick_ms);
             verdict = verdict.and(if roster.is_incomplete { Ok(()) } else { applied });
         }
         if let Err(what) = verdict {

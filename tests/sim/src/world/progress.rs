@@ -119,9 +119,8 @@ impl Simulation {
             return None;
         }
         let Some(session) = sessions.iter().find(|it| it.id == id) else {
-            // A Bayeux client keeps its WebSocket. The answer that reports the end may be in transit.
-            let is_told = !wire.to_client.sent.is_empty() || !wire.to_client.arrived.is_empty();
-            if link.carrier == Carrier::BayeuxSocket && is_told {
+            // Skip a client to which the server has sent what the client has not read: it may report the end.
+            if !wire.to_client.sent.is_empty() || !wire.to_client.arrived.is_empty() {
                 return None;
             }
             return progress("it is connected, but its session does not exist".to_owned());
