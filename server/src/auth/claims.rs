@@ -5,7 +5,7 @@ use encke_timeouts::clock::UnixTime;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{AuthError, Permission, Permissions};
+use super::{AuthError, CredentialsDigest, Permission, Permissions};
 
 /// Maximum length of a user name, in bytes.
 pub(crate) const MAX_USER_BYTES: usize = 255;
@@ -36,8 +36,9 @@ pub(super) struct Claims {
     pub(super) exp: Option<UnixTime>,
     pub(super) permissions: Permissions,
     pub(super) join: Box<[Box<str>]>,
-    /// Whether these are claims that the backend stated when the client connected, rather than those of a token.
-    pub(super) is_from_backend: bool,
+    /// What the client presented to the backend, if the backend stated these claims when the client connected;
+    /// `None` if they are those of a token.
+    pub(super) credentials: Option<CredentialsDigest>,
 }
 
 impl Claims {
@@ -57,7 +58,7 @@ impl Claims {
             iat: parse_date("iat", raw.iat.as_ref(), Duration::ZERO)?,
             exp: parse_date("exp", raw.exp.as_ref(), ROUND_UP)?,
             permissions,
-            is_from_backend: false,
+            credentials: None,
         };
         let nbf = parse_date("nbf", raw.nbf.as_ref(), ROUND_UP)?;
         if claims.exp.is_some_and(|exp| now >= exp) {

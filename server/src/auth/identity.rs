@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::claims::Claims;
-use super::{AuthError, Permission, Permissions};
+use super::{AuthError, CredentialsDigest, Permission, Permissions};
 
 /// Identity and permissions of a client. It has the size of a pointer, because every session contains one.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,8 @@ pub(crate) struct IdentityRecord {
     issued_ms: Option<u64>,
     #[cbor(n(4), default)]
     join: Vec<String>,
+    #[n(5)]
+    credentials: Option<u64>,
 }
 
 impl Identity {
@@ -56,7 +58,12 @@ impl Identity {
     /// Whether the backend stated the claims when the client connected, so that it need not be asked about the
     /// channels in [`joins`](Self::joins).
     pub(crate) fn is_from_backend(&self) -> bool {
-        self.0.as_ref().is_some_and(|known| known.is_from_backend)
+        self.credentials().is_some()
+    }
+
+    /// What the client presented when the backend stated the claims. `None` if it did not state them.
+    pub(crate) fn credentials(&self) -> Option<CredentialsDigest> {
+        self.0.as_ref()?.credentials
     }
 
     /// The token's `iat`, if present.
@@ -79,21 +86,22 @@ impl Identity {
             rules: known.permissions.clone(),
             issued_ms: known.iat.map(UnixTime::as_millis),
             join: self.joins().map(ToOwned::to_owned).collect(),
+            credentials: known.credentials.map(CredentialsDigest::to_bits),
         })
     }
 
     /// Reverse of [`Self::record`].
     pub(crate) fn restore(record: Option<IdentityRecord>) -> Self {
         let time = |millis| UnixTime::since_epoch(Duration::from_millis(millis));
-        record.map_or(Self::ANONYMOUS, |IdentityRecord { user, expires_ms, rules, issued_ms, join }| {
+        record.map_or(Self::ANONYMOUS, |record| {
+            let IdentityRecord { user, expires_ms, rules, issued_ms, join, credentials } = record;
             Self::from(Claims {
                 sub: user.map(Into::into),
                 iat: issued_ms.map(time),
                 exp: expires_ms.map(time),
                 permissions: rules,
                 join: join.into_iter().map(Into::into).collect(),
-                // Not stored: a restored session joins channels only with its next token.
-                is_from_backend: false,
+                credentials: credentials.and_then(CredentialsDigest::from_bits),
             })
         })
     }
@@ -127,11 +135,16 @@ pub(crate) struct BackendClaims(serde_json::Map<String, Value>);
 
 impl BackendClaims {
     /// Returns the identity of a client according to the backend, without a signature. `own` is the identity
-    /// according to the client's token.
+    /// according to the client's token, `credentials` what the backend has seen.
     ///
     /// # Errors
     /// [`AuthError`], as for a token, or if the claims do not say who the client is.
-    pub(crate) fn identity(self, own: Identity, now: UnixTime) -> Result<Identity, AuthError> {
+    pub(crate) fn identity(
+        self,
+        own: Identity,
+        credentials: CredentialsDigest,
+        now: UnixTime,
+    ) -> Result<Identity, AuthError> {
         let Self(mut said) = self;
         let mut states = |claim| match said.remove(claim) {
             None => Ok(false),
@@ -156,6 +169,6 @@ impl BackendClaims {
         let raw = serde_json::from_value(Value::Object(said)).map_err(|_| AuthError::Malformed)?;
         let claims = Claims::parse(raw, is_anonymous, None, now)?;
         // The backend vouches for the client at this moment.
-        Ok(Claims { iat: claims.iat.or(Some(now)), is_from_backend: true, ..claims }.into())
+        Ok(Claims { iat: claims.iat.or(Some(now)), credentials: Some(credentials), ..claims }.into())
     }
 }

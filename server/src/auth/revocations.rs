@@ -130,7 +130,7 @@ mod tests {
             exp: None,
             permissions,
             join: Box::default(),
-            is_from_backend: false,
+            credentials: None,
         }
         .into()
     }

@@ -6,6 +6,7 @@ mod attachment;
 mod authenticate;
 pub(crate) mod bayeux;
 mod caller;
+mod credentials;
 mod greeting;
 mod history_entry;
 mod identify;

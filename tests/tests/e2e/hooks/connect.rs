@@ -129,7 +129,8 @@ fn backend_authenticates_each_transport_and_dialect() {
     assert_eq!(transports, expected);
 }
 
-/// A client that resumes is not authenticated again, but this holds only for the session of its resume token.
+/// A client that resumes with the same credentials is not authenticated again, but this holds only for the session
+/// of its resume token.
 #[test]
 fn resume_does_not_call_the_backend() {
     let backend = name_backend();
@@ -140,10 +141,11 @@ fn resume_does_not_call_the_backend() {
     let client = Client::connect(server.public, &format!("resume={token}&token=alice"));
     assert!(client.hello.recovered);
     assert_user(&server, &client.hello, "alice");
-    assert!(EventStream::open(server.public, &format!("resume={token}")).hello().recovered);
+    let query = format!("resume={token}&token=alice");
+    assert!(EventStream::open(server.public, &query).hello().recovered);
     let last_id = format!("{token}:0");
-    assert!(EventStream::reconnect(server.public, "", &last_id).hello().recovered);
-    assert_eq!(PollClient::connect(server.public).post(&format!("resume={token}"), "[]").status, 200);
+    assert!(EventStream::reconnect(server.public, "token=alice", &last_id).hello().recovered);
+    assert_eq!(PollClient::connect(server.public).post(&query, "[]").status, 200);
     assert_eq!(backend.requests().len(), 1);
 
     // An invalid resume token; a repeated parameter, of which the last one counts everywhere; a seq from
@@ -161,7 +163,52 @@ fn resume_does_not_call_the_backend() {
     let both = get(&server, &format!("/events?channels=a&resume={token}"), "Last-Event-ID: s_x.y:0\r\n");
     assert_eq!(both.status, 401);
     assert_eq!(server.admin.metrics().events("opened", "connect"), 1.0);
-    assert!(Client::connect(server.public, &format!("resume={token}")).hello.recovered);
+    assert!(Client::connect(server.public, &query).hello.recovered);
+}
+
+/// A browser keeps the resume token of one user, and sends the cookie of the next one. The backend is called, and the
+/// session stays with its user.
+#[test]
+fn resume_with_other_credentials_calls_the_backend() {
+    let backend = Backend::start();
+    backend.reply_with(|request| match request.json()["cookies"]["sid"].as_str() {
+        Some(sid) => BackendReply::json(json!({"sub": &sid[..1], "channels": {}})),
+        None => BackendReply::json(error("unknown", "unknown user")),
+    });
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let snapshot = format!("shutdown.snapshot={}", folder.path().join("snapshot").display());
+    let launch = || launch(&backend).set(r#"backend.cookies=["sid"]"#).set(&snapshot);
+    let mut server = launch().start();
+    let connect = |server: &RunningServer, query: &str, sid: &str| {
+        let mut client = RawClient::connect(server.public);
+        client.request_upgrade_with(query, &format!("Cookie: sid={sid}\r\n"));
+        client.await_upgrade();
+        client
+    };
+    let hello = connect(&server, "", "a1").hello();
+    let query = format!("resume={}", hello.resume);
+    let get = |server: &RunningServer, path: &str, sid: &str| {
+        get(server, &format!("{path}?{query}"), &format!("Cookie: sid={sid}\r\n"))
+    };
+    for _ in 0..2 {
+        assert!(connect(&server, &query, "a1").hello().recovered);
+        assert_eq!(connect(&server, &query, "b1").close_code(), UNAUTHORIZED);
+        assert_eq!(refused_with(&server, &query, ""), UNAUTHORIZED, "without credentials");
+        for path in ["/events", "/poll"] {
+            assert_eq!(get(&server, path, "b1").status, 403, "{path}");
+        }
+        // After a restart, the next server knows the credentials.
+        server.terminate();
+        assert!(server.await_exit().success());
+        server = launch().start();
+    }
+    let calls = backend.requests().len();
+    assert!(connect(&server, &query, "a2").hello().recovered, "the backend has named the same user");
+    assert_eq!(backend.requests().len(), calls + 1);
+    backend.reply_with_status(500);
+    assert!(connect(&server, &query, "a2").hello().recovered);
+    let mut other = connect(&server, &query, "a1");
+    assert_eq!(other.object()["goaway"]["reason"], "backend_failed");
 }
 
 /// The backend may name another user than the token. It is called if the token is not of the session's user.
