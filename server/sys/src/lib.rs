@@ -8,6 +8,7 @@ mod environment;
 mod received;
 mod unacknowledged;
 mod unread;
+mod wall_clock;
 
 #[cfg(feature = "jemalloc")]
 pub use allocator::{ALLOCATOR, Allocator, return_free_memory};

@@ -7,12 +7,7 @@ use std::ptr;
 use std::time::Duration;
 
 use crate::unacknowledged::tcp_info;
-
-/// How often the two clocks are read again if the thread was interrupted in between.
-const CLOCK_READS: usize = 10;
-
-/// Longest time between two reads of a clock without an interruption.
-const UNINTERRUPTED: Duration = Duration::from_micros(5);
+use crate::wall_clock::{Clocks, WallClock, clock, to_duration};
 
 /// Buffer for the control message with the time.
 #[repr(C, align(8))]
@@ -36,12 +31,17 @@ pub fn record_receive_times(socket: impl AsFd) -> io::Result<()> {
             length,
         )
     };
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // Later changes of the wall clock are noticed.
+    _ = WallClock::shared().offset(Clocks::read());
+    Ok(())
 }
 
 /// Returns the time at which the kernel received the next unread byte of this connection, on CLOCK_MONOTONIC.
 /// If the kernel has merged it with later data, returns the time of the latest of these. `None` if there is no
-/// unread byte, or its time was not recorded.
+/// unread byte, its time was not recorded, or the wall clock has just been changed.
 ///
 /// # Errors
 /// The connection's error. The kernel reports it only once, so the caller must treat it as an error of the next read.
@@ -69,23 +69,7 @@ pub fn next_byte_received(descriptor: RawFd) -> io::Result<Option<Duration>> {
     // SAFETY: the data of this control message is a `timespec`.
     let received: libc::timespec =
         unsafe { ptr::read_unaligned(libc::CMSG_DATA(ptr::from_ref(first)).cast()) };
-    Ok(Some(monotonic(to_duration(received))))
-}
-
-/// Converts a past time of the wall clock.
-fn monotonic(wall: Duration) -> Duration {
-    let mut now = clock(libc::CLOCK_MONOTONIC);
-    let mut age = Duration::ZERO;
-    for _ in 0..CLOCK_READS {
-        age = clock(libc::CLOCK_REALTIME).saturating_sub(wall);
-        let after = clock(libc::CLOCK_MONOTONIC);
-        let is_exact = after - now < UNINTERRUPTED;
-        if is_exact {
-            break;
-        }
-        now = after;
-    }
-    now.saturating_sub(age)
+    Ok(WallClock::shared().to_monotonic(to_duration(received), Clocks::read()))
 }
 
 /// Returns a time on CLOCK_MONOTONIC before which the kernel has received all data on this TCP connection, accurate
@@ -113,19 +97,6 @@ fn tick() -> Duration {
     // SAFETY: the kernel writes one `timespec`. With this clock, the call does not fail.
     unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) };
     to_duration(tick)
-}
-
-fn clock(id: libc::clockid_t) -> Duration {
-    // SAFETY: the struct consists of integers, for which zero is a valid value.
-    let mut now: libc::timespec = unsafe { mem::zeroed() };
-    // SAFETY: the kernel writes one `timespec`. With these clocks, the call does not fail.
-    unsafe { libc::clock_gettime(id, &raw mut now) };
-    to_duration(now)
-}
-
-/// Times before the start of the clock do not occur.
-fn to_duration(time: libc::timespec) -> Duration {
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 #[cfg(test)]
