@@ -52,6 +52,15 @@ pub fn handshake_over(
     Ok(StreamOwned::new(connection, tcp))
 }
 
+/// Returns the TLS record that contains these bytes, without sending it.
+#[track_caller]
+pub fn record(stream: &mut TlsStream, bytes: &[u8]) -> Vec<u8> {
+    let mut record = Vec::new();
+    stream.conn.writer().write_all(bytes).expect("TLS accepts the bytes");
+    stream.conn.write_tls(&mut record).expect("writing to memory cannot fail");
+    record
+}
+
 /// Connects a client with TLS 1.3.
 #[track_caller]
 pub fn client(address: SocketAddr, trusted: &Certificate) -> TlsClient {
@@ -74,10 +83,7 @@ impl TlsClient {
     /// Sends bytes below the WebSocket layer as one TLS record, one byte every `pause`.
     pub fn drip(&mut self, bytes: &[u8], pause: Duration) {
         let stream = &mut self.raw.stream;
-        stream.conn.writer().write_all(bytes).expect("TLS accepts the bytes");
-        let mut record = Vec::new();
-        stream.conn.write_tls(&mut record).expect("writing to memory cannot fail");
-        for byte in record {
+        for byte in record(stream, bytes) {
             stream.sock.write_all(&[byte]).expect("the connection is open");
             let_pass(pause);
         }
@@ -90,16 +96,15 @@ impl TlsClient {
         let short = Some(Duration::from_millis(50));
         stream.sock.set_write_timeout(short).expect("the socket timeout can be set");
         let until = Instant::now() + TIMEOUT;
-        let mut record = Vec::new();
+        let mut unsent = Vec::new();
         while !over() {
             assert!(Instant::now() < until, "the condition is never met");
-            if record.is_empty() {
-                stream.conn.writer().write_all(bytes).expect("TLS accepts the bytes");
-                stream.conn.write_tls(&mut record).expect("writing to memory cannot fail");
+            if unsent.is_empty() {
+                unsent = record(stream, bytes);
             }
             // A write may time out: the server is expected to stop reading.
-            if let Ok(written) = stream.sock.write(&record) {
-                record.drain(..written);
+            if let Ok(written) = stream.sock.write(&unsent) {
+                unsent.drain(..written);
             }
         }
     }

@@ -9,19 +9,24 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use encke_base::parking::AnyPoller;
 
-/// Reads from a socket. Returns the time at which the kernel received the first of these bytes; `None` if the
-/// stream has ended.
+/// Reads from a socket. If `received` is `None`, sets it to the time at which the kernel received the first byte. The
+/// time is also set by a read that is pending because it took only part of a TLS record.
 pub(crate) fn poll_read_with_time(
     socket: &mut impl Socket,
     task: &mut Context<'_>,
     buf: &mut ReadBuf<'_>,
-) -> Poll<io::Result<Option<Duration>>> {
+    received: &mut Option<Duration>,
+) -> Poll<io::Result<()>> {
+    if received.is_none() {
+        // After the read, the kernel no longer knows the time.
+        *received = socket.next_byte_received()?;
+    }
     let before = buf.filled().len();
-    // Afterwards, the kernel no longer knows the time.
-    let received = socket.next_byte_received()?;
     ready!(Pin::new(&mut *socket).poll_read(task, buf))?;
-    let has_read = buf.filled().len() > before;
-    Poll::Ready(Ok(has_read.then(|| received.unwrap_or_else(|| socket.last_received()))))
+    if buf.filled().len() > before {
+        received.get_or_insert_with(|| socket.last_received());
+    }
+    Poll::Ready(Ok(()))
 }
 
 /// Socket of an active connection: a kernel socket, or one in the memory of a simulation.

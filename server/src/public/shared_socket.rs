@@ -29,7 +29,7 @@ struct SharedState<S> {
 /// Reads and writes of hyper.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SocketProgress {
-    /// When the kernel received the first bytes that were read since this was last queried.
+    /// When the kernel received the first bytes since this was last queried.
     pub(crate) received: Option<Duration>,
     /// Whether the kernel does not accept the output, because the peer is not reading.
     pub(crate) is_held: bool,
@@ -128,11 +128,7 @@ impl<S: Socket> AsyncRead for SharedSocket<S> {
         }
         let socket = socket.as_mut().expect(NOT_TAKEN_BACK);
         let before = buf.remaining();
-        let read = if progress.received.is_none() {
-            ready!(poll_read_with_time(socket, context, buf)).map(|received| progress.received = received)
-        } else {
-            ready!(Pin::new(&mut *socket).poll_read(context, buf))
-        };
+        let read = ready!(poll_read_with_time(socket, context, buf, &mut progress.received));
         let has_ended = match &read {
             Ok(()) => before > 0 && buf.remaining() == before,
             // The stream ended without `close_notify`.

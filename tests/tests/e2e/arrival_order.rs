@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::time::Duration;
 
 use encke_tests::connection::Transport;
@@ -66,7 +67,7 @@ impl Kind {
 
     /// Reads the refusal of a request that arrived before the one of the session's connection.
     #[track_caller]
-    fn assert_refused(self, mut client: RawClient) {
+    fn assert_refused<S: Transport>(self, mut client: Connection<S>) {
         if self == Self::WebSocket {
             client.await_upgrade();
             assert_eq!(client.frame().payload[..2], 4100_u16.to_be_bytes());
@@ -176,6 +177,30 @@ fn a_connection_over_tls_is_as_old_as_its_request() {
     for kind in KINDS {
         assert_replaces_later_ones(&server, connect(), connect, kind);
     }
+}
+
+/// The server reads the first part of the request's TLS record, which contains no plaintext.
+#[test]
+fn a_request_over_tls_is_as_old_as_the_first_byte_of_its_record() {
+    let certificate = Certificate::generate();
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let server = Launch::with(&[]).with_certificate(&certificate, files.path()).start();
+    for kind in KINDS {
+        let connect = || tls::handshake(server.public, &certificate, tls::VERSIONS[1]).expect("a handshake");
+        let hello = hello(&Connection::over(connect()).get("channels=news").json());
+        let [mut older, mut newer] = [connect(), connect()];
+        await_read(&older.sock);
+        let record = tls::record(&mut older, kind.request(&hello).as_bytes());
+        let (first, rest) = record.split_at(record.len() / 2);
+        older.sock.write_all(first).expect("the connection is open");
+        await_read(&older.sock);
+        newer.write_all(kind.request(&hello).as_bytes()).expect("the connection is open");
+        let mut newer = kind.await_attached(Connection::over(newer), &hello, &server);
+        older.sock.write_all(rest).expect("the connection is open");
+        kind.assert_refused(Connection::over(older));
+        newer.assert_receives(&server, 1);
+    }
+    assert_eq!(server.admin.metrics().refusals("late"), 3.0);
 }
 
 /// Checks that a request on an early connection replaces a connection that was opened later.

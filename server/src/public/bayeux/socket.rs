@@ -185,11 +185,10 @@ async fn read_until_session<S: Socket>(
     context: &Context,
 ) -> Result<BoundSession, Ending> {
     loop {
-        let text = match first_text.take() {
-            Some(text) => text,
+        let (text, arrival) = match first_text.take() {
+            Some(text) => (text, waiting.last_arrival()),
             None => waiting.next().await?,
         };
-        let arrival = waiting.arrival();
         match read(&text, (arrival, waiting.is_closed_by_peer()), requester, context).await? {
             Ok(bound) => {
                 let unanswered_text = bound.greeting.is_none().then_some(text);

@@ -27,9 +27,12 @@ const READ_BYTES: usize = 2048;
 /// An upgraded socket without a session. Its input beyond the current message is kept for the session.
 pub(crate) struct SessionlessSocket<S> {
     socket: S,
-    /// When the kernel received the bytes that were read last.
-    received: Duration,
     read: Vec<u8>,
+    /// When the kernel received the first byte of the message that is being received.
+    message_received: Option<Duration>,
+    /// When the kernel received the first byte of the next read. It is known before the read ends if TLS has taken
+    /// part of a record.
+    next_received: Option<Duration>,
     fragments: Fragments,
     out: PendingWrite,
     account: PartialMessage<PartialMessageSender>,
@@ -45,7 +48,8 @@ impl<S: Socket> SessionlessSocket<S> {
         let sender = PartialMessageSender::Request(evicted.clone());
         let account = services.limits.partial_messages.begin(sender, address, now);
         Self {
-            received: socket.last_received(),
+            message_received: (!read.is_empty()).then(|| socket.last_received()),
+            next_received: None,
             socket,
             read,
             fragments: Fragments::default(),
@@ -56,20 +60,15 @@ impl<S: Socket> SessionlessSocket<S> {
         }
     }
 
-    /// When the message that was returned last arrived.
-    pub(crate) fn arrival(&self) -> Arrival {
-        Arrival::at(self.received)
-    }
-
-    /// Returns the next text message.
+    /// Returns the next text message, and when its first byte arrived.
     ///
     /// # Errors
     /// Returns why the socket ends.
-    pub(crate) async fn next(&mut self) -> Result<String, Ending> {
+    pub(crate) async fn next(&mut self) -> Result<(String, Arrival), Ending> {
         poll_fn(|task| self.poll_next(task)).await
     }
 
-    fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<Result<String, Ending>> {
+    fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<Result<(String, Arrival), Ending>> {
         if self.evicted.as_mut().poll(task).is_ready() {
             return Poll::Ready(Err(CloseCode::TryAgainLater.into()));
         }
@@ -77,16 +76,16 @@ impl<S: Socket> SessionlessSocket<S> {
             // Pongs come first: a client that sends pings without reading must not fill the memory.
             ready!(self.poll_flush(task))?;
             match self.take_frame()? {
-                Some(Some(text)) => return Poll::Ready(Ok(text)),
+                Some(Some(message)) => return Poll::Ready(Ok(message)),
                 Some(None) => {}
                 None => ready!(self.poll_read(task))?,
             }
         }
     }
 
-    /// Handles the first frame of the input, and returns it if it is a text message. The outer `None` means
+    /// Handles the first frame of the input, and returns its message if it completes one. The outer `None` means
     /// that no frame is complete.
-    fn take_frame(&mut self) -> Result<Option<Option<String>>, Ending> {
+    fn take_frame(&mut self) -> Result<Option<Option<(String, Arrival)>>, Ending> {
         let max_message = self.services.settings.max_message;
         let decoded = decode(&mut self.read, &mut self.fragments, max_message)
             .map_err(|error| Ending::from(close_code(error)))?;
@@ -108,7 +107,9 @@ impl<S: Socket> SessionlessSocket<S> {
         self.read.drain(..length);
         self.read.shrink_to_fit();
         self.account();
-        Ok(Some(text))
+        let received = if self.fragments.is_empty() { self.message_received.take() } else { None };
+        let arrival = || Arrival::at(received.unwrap_or_else(|| self.socket.last_received()));
+        Ok(Some(text.map(|text| (text, arrival()))))
     }
 
     fn account(&self) {
@@ -120,14 +121,14 @@ impl<S: Socket> SessionlessSocket<S> {
     fn poll_read(&mut self, task: &mut Context<'_>) -> Poll<Result<(), Ending>> {
         let mut scratch = [0; READ_BYTES];
         let mut buffer = ReadBuf::new(&mut scratch);
-        match ready!(poll_read_with_time(&mut self.socket, task, &mut buffer)) {
-            Ok(Some(received)) => {
-                self.received = received;
-                self.read.extend_from_slice(buffer.filled());
-                Poll::Ready(Ok(()))
-            }
-            _ => Poll::Ready(Err(Ending::Lost)),
+        let read = ready!(poll_read_with_time(&mut self.socket, task, &mut buffer, &mut self.next_received));
+        if read.is_err() || buffer.filled().is_empty() {
+            return Poll::Ready(Err(Ending::Lost));
         }
+        let received = self.next_received.take();
+        self.message_received = self.message_received.or(received);
+        self.read.extend_from_slice(buffer.filled());
+        Poll::Ready(Ok(()))
     }
 
     fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<Result<(), Ending>> {
@@ -156,6 +157,11 @@ impl<S: Socket> SessionlessSocket<S> {
         // Free the memory of a partial message now: the closing handshake may take a while.
         drop((read, fragments, account));
         close_socket::<S, WebSocket<BayeuxSocket, ()>>(socket, out, ending, &services).await;
+    }
+
+    /// When the latest bytes arrived.
+    pub(crate) fn last_arrival(&self) -> Arrival {
+        Arrival::at(self.socket.last_received())
     }
 
     /// Whether the client has ended the connection.
