@@ -13,6 +13,8 @@ use crate::client::bayeux::{end_pause_advice, final_reply};
 use crate::connection::transport::bayeux_arrays::{append_event, array_len, write_array};
 use crate::session::{Channel, DeliveryWriter};
 
+const PAUSE_AFTER_GAPS: Duration = Duration::from_secs(1);
+
 /// Response to a request with a `/meta/connect`: messages, then the replies to the request's other messages,
 /// then the reply to the `/meta/connect`.
 #[derive(Debug)]
@@ -80,7 +82,16 @@ impl ConnectResponseWriter {
     }
 
     pub(super) fn respond(&mut self, attachment: &Attachment) -> PollResponse {
-        let advice = self.advice.or_else(|| end_pause_advice(&attachment.session));
+        // Without acknowledgements, gaps are reported again if the answer may be lost, as when a proxy resets each
+        // connection after one answer. The pause keeps this from becoming a fast loop.
+        let has_only_gaps = self.seq.is_some() && self.events.is_empty();
+        let advice = self.advice.or_else(|| {
+            if has_only_gaps && self.acknowledged.is_none() {
+                attachment.session.set_pause_advised(true);
+                return Some(Advice::pause(PAUSE_AFTER_GAPS));
+            }
+            end_pause_advice(&attachment.session)
+        });
         self.pause = advice.and_then(|advice| advice.interval).unwrap_or_default();
         let ack = self.acknowledged.map(|before| Ack::UpTo(self.seq.unwrap_or(before)));
         let ext = Extensions { ack, encke: Some(&self.missed) };
