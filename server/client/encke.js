@@ -10,14 +10,24 @@ const MAX_SEEN = 4096;
 
 const CLOSE = '{"close":{}}';
 const TOKEN = /^[^\s<{"]+$/; // Excludes error pages. A backend may issue tokens other than JWTs.
-const OPTIONS = ["token", "channels", "transports", "persist", "hello_ms", "WebSocket"];
+const OPTIONS = {
+  connect: ["token", "channels", "transports", "persist", "hello_ms", "WebSocket"],
+  channels: ["channel", "since", "last"],
+  subscribe: ["since", "last"],
+  publish: ["key"],
+  history: ["before", "since", "epoch", "limit"],
+};
 
 const clientCounts = {}; // Number of clients created in this page, by server.
 
 export function connect(url, options = {}) {
-  checkOptions(options);
+  checkOptions("connect", options);
   const { token, channels = [], persist = "tab", hello_ms = 10_000, WebSocket = globalThis.WebSocket } = options;
   const { transports = ["websocket", "events", "poll"].slice(WebSocket ? 0 : 1) } = options;
+  for (const [name, value] of Object.entries({ channels, transports })) {
+    if (!Array.isArray(value)) throw new TypeError(`encke: expected a list as the option ${name}, not a value of type ${typeof value}`);
+  }
+  for (const each of channels) if (typeof each === "object") checkOptions("channels", each);
   const base = baseOf(url);
   const entry = `encke ${base} ${(clientCounts[base] = (clientCounts[base] ?? 0) + 1)}`;
   const keys = `${Math.random()}-${Date.now()}-`;
@@ -462,11 +472,14 @@ export function connect(url, options = {}) {
       all.add(listener);
       return () => all.delete(listener);
     },
-    subscribe: (channel, options) => submit("subscribe", { channel }, options),
+    subscribe: (channel, options) => submit("subscribe", { channel }, checkOptions("subscribe", options)),
     unsubscribe: (channel) => submit("unsubscribe", { channel }),
-    publish: (channel, data, { key = keys + lastId } = {}) => submit("publish", { channel, data, key }),
+    publish(channel, data, options) {
+      const { key = keys + lastId } = checkOptions("publish", options);
+      return submit("publish", { channel, data, key });
+    },
     presence: (channel) => submit("presence", { channel }),
-    history: (channel, options) => submit("history", { channel, ...options }),
+    history: (channel, options) => submit("history", { channel, ...checkOptions("history", options) }),
     call: (method, data) => submit("call", { method, data }),
     async close() {
       if (state === "closed") return;
@@ -485,12 +498,15 @@ function baseOf(url) {
   throw new TypeError(`encke: ${wrong} in the URL; expected the server's address, such as http://host:8000, to which the client appends paths such as /ws`);
 }
 
-function checkOptions(options) {
+function checkOptions(of, options) {
+  options ??= {};
+  const known = OPTIONS[of];
   for (const name of Object.keys(options)) {
-    if (OPTIONS.includes(name)) continue;
-    const [nearest] = [...OPTIONS].sort((one, other) => distance(name, one) - distance(name, other));
-    console.warn(`encke: unknown option ${name}; the nearest is ${nearest}`);
+    if (known.includes(name)) continue;
+    const [nearest] = [...known].sort((one, other) => distance(name, one) - distance(name, other));
+    console.warn(`encke: unknown option ${name} of ${of}; the nearest is ${nearest}`);
   }
+  return options;
 }
 
 // Levenshtein distance.

@@ -381,14 +381,30 @@ const rules = {
     }
   },
 
-  async "an unknown option is reported with the nearest option"() {
-    const options = { chanels: [], Token: "a.b.c", webSocket: Socket, transport: ["poll"], helo_ms: 1, channels: [] };
+  async "an unknown option of any method is reported with the nearest option"() {
+    const options = { chanels: [], Token: "a.b.c", webSocket: Socket, transport: ["poll"], helo_ms: 1, channels: ["chat", { channel: "news", lst: 5 }] };
     const warnings = await warningsOf(async () => {
       const { client } = await begin(options);
+      client.publish("news", 1, { kye: "k" });
+      client.publish("news", 1, { key: "k" });
+      client.subscribe("more", { lst: 5 });
+      client.subscribe("more", { last: 5 });
+      client.history("news", { lmit: 5 });
+      client.history("news", { before: 5, epoch: "e", limit: 5 });
+      client.history("news", { since: 5 });
       await client.close();
     });
-    const pairs = [["chanels", "channels"], ["Token", "token"], ["webSocket", "WebSocket"], ["transport", "transports"], ["helo_ms", "hello_ms"]];
-    assert.deepEqual(warnings, pairs.map(([name, nearest]) => `encke: unknown option ${name}; the nearest is ${nearest}`));
+    const inConnect = [["chanels", "channels"], ["Token", "token"], ["webSocket", "WebSocket"], ["transport", "transports"], ["helo_ms", "hello_ms"]];
+    const expected = [...inConnect.map(([name, nearest]) => [name, "connect", nearest]), ["lst", "channels", "last"]];
+    expected.push(["kye", "publish", "key"], ["lst", "subscribe", "last"], ["lmit", "history", "limit"]);
+    assert.deepEqual(warnings, expected.map(([name, of, nearest]) => `encke: unknown option ${name} of ${of}; the nearest is ${nearest}`));
+  },
+
+  async "a list option that is not a list is refused at once"() {
+    for (const [name, value] of [["channels", "desk-c1"], ["channels", { channel: "desk-c1" }], ["transports", "poll"]]) {
+      const message = `encke: expected a list as the option ${name}, not a value of type ${typeof value}`;
+      assert.throws(() => connect("http://host", { WebSocket: Socket, [name]: value }), { name: "TypeError", message });
+    }
   },
 
   async "a transport that has worked is abandoned after three failures, others after one"() {
