@@ -18,7 +18,7 @@ export interface Options {
    * expired. If it throws or its result is malformed, the client waits and calls it again, and prints the cause as a warning
    * unless it is the same as before. If its result is null, the client gives up (`no_token`). White space around a token is
    * removed. The rest must not be empty, or contain white space, `<`, `{` or `"`, so HTML and JSON are rejected. A token that
-   * the server refuses closes the client.
+   * the server refuses closes the client, and causes a warning.
    */
   token?: string | null | (() => string | null | Promise<string | null>);
   /** Channels and patterns to subscribe to when the client connects, optionally from a position. `unsubscribed` reports a refused one. */
@@ -42,8 +42,8 @@ export interface Client {
   /** Calls the listener for each event of this type, in order. Returns a function that removes the listener. */
   on<K extends keyof Events>(type: K, listener: (body: Events[K]) => void): () => void;
   /**
-   * Subscribes to a channel or pattern, from now on or from a position. A temporary refusal (`unavailable`, `overloaded`,
-   * `rate_limited`) is retried. A new session continues the subscription after the last message.
+   * Subscribes to a channel or pattern, from now on or from a position. A temporary refusal (`unavailable`, `overloaded`, `timeout`,
+   * `rate_limited`) is retried, with a warning for each channel and code. A new session continues the subscription after the last message.
    */
   subscribe(channel: string, options?: From): Promise<Subscribed & { recovered?: boolean }>;
   unsubscribe(channel: string): Promise<{}>;

@@ -7,8 +7,10 @@ const MAX_COMMANDS = 1024;
 const MAX_SENT = 8;
 const MAX_HELD = 1024;
 const MAX_SEEN = 4096;
+const MAX_WARNED = 1024;
 
 const CLOSE = '{"close":{}}';
+const REFUSALS = /unauthorized|forbidden|token_expired/;
 const TOKEN = /^[^\s<{"]+$/; // Excludes error pages. A backend may issue tokens other than JWTs.
 const OPTIONS = {
   connect: ["token", "channels", "transports", "persist", "hello_ms", "WebSocket"],
@@ -37,6 +39,7 @@ export function connect(url, options = {}) {
   const positions = new Map(); // Last message of each, for a new session.
   const seen = new Map(); // Last message of each channel, by any pattern.
   const commands = new Map();
+  const warned = new Set(); // Channels and codes of retried subscriptions.
   const dropped = new Set(); // Channels of the previous page being unsubscribed. New subscriptions to them wait.
   let session = {}; // Its query: `seq` is the last one emitted.
   let isInherited, wasLeft;
@@ -223,7 +226,10 @@ export function connect(url, options = {}) {
       mine.retry_ms = 0;
       session = {};
     }
-    if (isFinal || (reason === "token_expired" && isFixed)) return finish(reason);
+    if (isFinal || (reason === "token_expired" && isFixed)) {
+      if (REFUSALS.test(reason)) console.warn(`encke: closed by the server for good: ${reason}; see the server's log`);
+      return finish(reason);
+    }
     for (const command of commands.values()) {
       // 1009: message too long.
       if (command.link === mine && (command.kind === "call" || status === 1009)) fail(command);
@@ -351,6 +357,7 @@ export function connect(url, options = {}) {
     // Not executed, or safe to repeat.
     if (error && /rate_limited|draining|subscribe,(unavail|overload|timeout)|publish,outcome/.test([kind, error.code])) {
       command.link = undefined;
+      if (kind === "subscribe") warnOfRetry(channel, error);
       if (mine.isPaused) return;
       mine.isPaused = true;
       setTimeout(() => {
@@ -371,6 +378,14 @@ export function connect(url, options = {}) {
     else command.resolve(ok);
     for (const object of mine.held.splice(0)) handle(mine, object);
     flush();
+  }
+
+  function warnOfRetry(channel, { code, message }) {
+    const cause = `${channel}: ${code}`;
+    if (warned.has(cause)) return;
+    if (warned.size >= MAX_WARNED) warned.clear();
+    warned.add(cause);
+    console.warn(`encke: cannot subscribe to ${cause}: ${message}; the client retries, see the server's log`);
   }
 
   function receive(mine, objects) {

@@ -139,6 +139,25 @@ const rules = {
     await client.close();
   },
 
+  async "a retried subscription is reported once per channel and code"() {
+    const refuse = (socket, code) =>
+      socket.receives(...socket.sent.map(({ id }) => ({ reply: { id, error: { code, message: `because of ${code}` } } })));
+    const warnings = await warningsOf(async () => {
+      const { client } = await begin({ channels: ["news"] });
+      client.subscribe("chat");
+      for (const [index, code] of ["unavailable", "unavailable", "timeout"].entries()) {
+        const socket = await next(index + 1);
+        socket.receives(hello("a", 0, index > 0));
+        assert.equal(socket.sent.length, 2);
+        refuse(socket, code);
+        socket.closes(1006);
+      }
+      await client.close();
+    });
+    const causes = ["news: unavailable", "chat: unavailable", "news: timeout", "chat: timeout"].map((cause) => `${cause}: because of ${cause.split(" ")[1]}`);
+    assert.deepEqual(warnings, causes.map((cause) => `encke: cannot subscribe to ${cause}; the client retries, see the server's log`));
+  },
+
   async "repeated messages are dropped"() {
     const { client, of } = await begin({ channels: ["news"] });
     const [first] = Socket.all;
@@ -331,13 +350,20 @@ const rules = {
   },
 
   async "a well-formed token that the server refuses closes the client, and so does a malformed token that is a string"() {
-    const { client, of } = await begin({ token: async () => "a.b.c" });
-    Socket.all[0].closes(4102, "unauthorized");
-    await turn();
-    assert.deepEqual([client.state, of("state").at(-1).reason], ["closed", "unauthorized"]);
+    for (const [token, code, reason] of [[async () => "a.b.c", 4102, "unauthorized"], ["a.b.c", 4003, "token_expired"]]) {
+      const refusals = await warningsOf(async () => {
+        const { client, of } = await begin({ token });
+        Socket.all[0].closes(code, reason);
+        await turn();
+        assert.deepEqual([client.state, of("state").at(-1).reason], ["closed", reason]);
+      });
+      assert.deepEqual(refusals, [`encke: closed by the server for good: ${reason}; see the server's log`]);
+    }
     const warnings = await warningsOf(async () => {
       const { of } = await begin({ token: "not a token" });
       assert.deepEqual([of("state").at(-1), Socket.all.length], [{ state: "closed", reason: "token" }, 0]);
+      const { client } = await begin();
+      await client.close();
     });
     assert.equal(warnings.length, 1);
     const trimmed = await begin({ token: "a.b.c\n" });

@@ -89,6 +89,10 @@ fn a_client_does_not_retry_a_rejected_token() {
         ] {
             let client = kind.start(&server, server.public, &json!({"channels": ["news"], "token": token}));
             assert_eq!(await_closed(&client), reason, "{kind:?}");
+            if reason != "token" {
+                let warning = format!("closed by the server for good: {reason}");
+                until("the reason is printed", || client.stderr_text().contains(&warning));
+            }
         }
     }
 }
