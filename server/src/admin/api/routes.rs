@@ -153,7 +153,17 @@ pub(crate) fn find<'a>(
         }
     }
     if allowed.is_empty() {
-        return Err(ApiError::not_found(format!("no such path: {path}")));
+        // Such a path may have an unencoded slash in its parameter.
+        let has_parameter = |route: &Route| {
+            let prefix = route.path.split_once('{').map(|(prefix, _)| prefix);
+            prefix.is_some_and(|prefix| prefix.starts_with("/api/") && path.starts_with(prefix))
+        };
+        let hint = if ROUTES.iter().any(has_parameter) {
+            "; a slash within a name or key must be percent-encoded, as %2F"
+        } else {
+            ""
+        };
+        return Err(ApiError::not_found(format!("no such path: {path}{hint}")));
     }
     Err(ApiError::method_not_allowed(&allowed.join(", ")))
 }
@@ -191,6 +201,22 @@ mod tests {
         }
         assert_eq!(found(Method::HEAD, "/healthz"), Some(("/healthz", "")));
         assert_eq!(found(Method::POST, "/healthz"), None);
+    }
+
+    #[test]
+    fn an_unknown_path_with_a_parameter_is_refused_with_a_hint() {
+        let message_of = |path: &str| {
+            let segments: Vec<_> = path[1..].split('/').collect();
+            let error = find(&Method::PUT, &segments, path).expect_err("no route");
+            error.to_string()
+        };
+        for path in ["/api/reminders/a/b", "/api/channels//a/b/history"] {
+            let hint = "a slash within a name or key must be percent-encoded, as %2F";
+            assert_eq!(message_of(path), format!("no such path: {path}; {hint}"));
+        }
+        for path in ["/api/reminder/a", "/dashboard/a/b", "/"] {
+            assert!(!message_of(path).contains("%2F"), "{path}");
+        }
     }
 
     /// No two routes may match the same request.
