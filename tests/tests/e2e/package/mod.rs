@@ -7,6 +7,7 @@ mod middlebox;
 mod module_http;
 mod npm;
 mod persistence;
+mod room;
 mod server_restart;
 mod tokens;
 
