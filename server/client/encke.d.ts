@@ -28,6 +28,7 @@ export interface Options {
   /**
    * What happens to the session when the page is left. `"tab"` (default): the session is stored in `sessionStorage`, and the
    * next page of this tab that connects to the server within the reconnect window continues it. `"none"`: the session ends.
+   * Without tokens, use `"none"`, or call `close` when the user signs out.
    */
   persist?: "tab" | "none";
   /** How long to wait for the hello on a transport before trying the next transport, in milliseconds. Default: 10,000. */
