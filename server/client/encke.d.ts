@@ -183,7 +183,6 @@ export interface HistoryPage<T = any> {
 export interface HistoryMessage<T = any> {
   /** Offset in the channel or the pattern whose history this is. */
   offset: number;
-  /** Undefined if `joined` or `left` is set. */
   data: T;
   /** Where the message was published; only in the history of a pattern. */
   channel?: string;
@@ -191,8 +190,6 @@ export interface HistoryMessage<T = any> {
   channel_offset?: number;
   user?: string;
   at_ms?: number;
-  joined?: Follower;
-  left?: Follower;
 }
 
 /**

@@ -50,7 +50,7 @@ fn read(
         HistoryRange::Before(before) => HistoryPart::Between { after: 0, before },
         HistoryRange::After(offset) => HistoryPart::After(offset),
     };
-    let limit = HistoryLimit { messages: page.limit, bytes: Some(MAX_PAGE_BYTES) };
+    let limit = HistoryLimit { messages: page.limit, bytes: Some(MAX_PAGE_BYTES), without_notices: true };
     services.logs.engine.read(name, part, limit).map(move |history| {
         let page = render(history.map_err(engine_failed)?, &page);
         Ok(Success::Shared(SharedJson::new(&page)))

@@ -98,7 +98,7 @@ fn messages_have_the_fields_of_delivered_ones() {
     let mut subscriber = server.client_of("bob");
     let pattern_epoch = subscriber.subscribe("/at/*");
     subscriber.subscribe("/room/a");
-    let joined = subscriber.object()["message"].take();
+    assert!(subscriber.object()["message"]["joined"].is_object());
     let mut alice = server.client_of("alice");
     for channel in ["/at/a", "/room/a", "/at/b"] {
         alice.publish(channel, [1]);
@@ -120,7 +120,7 @@ fn messages_have_the_fields_of_delivered_ones() {
     assert_eq!(messages, json!([without(&delivered[0], &channel_fields)]));
     assert_eq!(epoch, delivered[0]["epoch"]);
     let (messages, _) = read("/room/a");
-    assert_eq!(messages, json!([without(&joined, &channel_fields), without(&delivered[1], &channel_fields)]));
+    assert_eq!(messages, json!([without(&delivered[1], &channel_fields)]), "joins are left out");
     let (messages, epoch) = read("/at/*");
     let expected = [&delivered[0], &delivered[2]].map(|message| {
         let mut expected = without(message, &channel_fields);
@@ -131,6 +131,47 @@ fn messages_have_the_fields_of_delivered_ones() {
         expected
     });
     assert_eq!((messages, epoch), (json!(expected), json!(pattern_epoch)));
+}
+
+/// Visitors who come and go do not hide the messages.
+#[test]
+fn joins_and_leaves_do_not_count() {
+    let rules = "namespace=[{prefix='room', join_leave=true}]";
+    let server = RunningServer::with(&[rules, "limits.joins_per_minute=0"]);
+    assert_notices_are_left_out(&server);
+}
+
+/// Asserts that pages have only the messages of a channel with joins and leaves.
+#[track_caller]
+pub(crate) fn assert_notices_are_left_out(server: &RunningServer) {
+    let mut watcher = server.client();
+    watcher.subscribe("room");
+    assert!(watcher.object()["message"]["joined"].is_object());
+    for number in 1..=3 {
+        server.admin.publish("room", number);
+        assert_eq!(watcher.object()["message"]["data"], number);
+        for _ in 0..20 {
+            let mut visitor = server.client();
+            visitor.subscribe("room");
+            assert!(watcher.object()["message"]["joined"].is_object());
+            visitor.close();
+            assert!(watcher.object()["message"]["left"].is_object());
+        }
+    }
+    let mut client = server.client();
+    // Each visit takes two offsets.
+    let pages = [
+        (json!({"limit": 2}), vec![43, 84], true),
+        (json!({"limit": 2, "before": 43}), vec![2], true),
+        (json!({"before": 2}), vec![], false),
+        (json!({"limit": 2, "since": 0}), vec![2, 43], true),
+        (json!({"since": 43}), vec![84], true),
+        (json!({"since": 84}), vec![], false),
+    ];
+    for (fields, expected, has_more) in pages {
+        let page = page(|command| client.request(command), "room", fields.clone());
+        assert_eq!((offsets(&page), &page["more"]), (expected, &json!(has_more)), "{fields}");
+    }
 }
 
 /// A permission to subscribe does not include the history of the channel.

@@ -6,7 +6,7 @@ use encke_core::Timestamp;
 use encke_core::message::{ContentKind, JsonString, Stamp};
 use encke_core::session::outbox::LogBounds;
 
-use super::message::Origin;
+use super::message::{LogMessage, Origin};
 use super::state::Channel;
 
 /// A message returned by a history query.
@@ -34,19 +34,21 @@ pub enum HistoryPart {
     Between { after: u64, before: u64 },
 }
 
-/// Size of the result of a history query.
+/// Which of the selected messages a history query returns.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryLimit {
     /// Maximum number of messages.
     pub messages: usize,
     /// Maximum size of the messages, if there is one. A single message may be larger.
     pub bytes: Option<usize>,
+    /// Whether joins and leaves are left out.
+    pub without_notices: bool,
 }
 
 /// Limit only by the number of messages.
 impl From<usize> for HistoryLimit {
     fn from(messages: usize) -> Self {
-        Self { messages, bytes: None }
+        Self { messages, bytes: None, without_notices: false }
     }
 }
 
@@ -75,25 +77,26 @@ impl<S: Copy> Channel<S> {
         now: Timestamp,
     ) -> (LogBounds, Vec<HistoryMessage>) {
         let (state, limit) = (self.state.lock(), limit.into());
-        let (from, end) = match part {
-            HistoryPart::After(offset) => (offset.saturating_add(1), u64::MAX),
+        let is_wanted = |message: &LogMessage| {
+            !limit.without_notices || message.encoded().stamp().kind == ContentKind::Data
+        };
+        // Messages next to the offset that the query names come first.
+        let mut selected: Vec<_> = match part {
+            HistoryPart::After(offset) => {
+                let after = state.log.since(offset.saturating_add(1));
+                after.filter(|(_, _, message)| is_wanted(message)).take(limit.messages).collect()
+            }
             HistoryPart::Between { after, before } => {
-                let end = before.min(state.log.next_offset());
-                (end.saturating_sub(limit.messages as u64).max(after.saturating_add(1)), end)
+                let LogBounds { first, .. } = state.log.bounds();
+                let offsets = after.saturating_add(1).max(first)..before.min(state.log.next_offset());
+                let backwards = offsets.rev().filter_map(|offset| state.log.since(offset).next());
+                backwards.filter(|(_, _, message)| is_wanted(message)).take(limit.messages).collect()
             }
         };
-        let selected = state.log.since(from).take_while(|(offset, ..)| *offset < end).take(limit.messages);
-        let mut selected: Vec<_> = selected.collect();
-        let sizes = selected.iter().map(|(_, _, message)| message.encoded().size());
-        match part {
-            HistoryPart::After(_) => {
-                let fitting = limit.count_fitting(sizes);
-                selected.truncate(fitting);
-            }
-            HistoryPart::Between { .. } => {
-                let fitting = limit.count_fitting(sizes.rev());
-                selected.drain(..selected.len().saturating_sub(fitting));
-            }
+        selected
+            .truncate(limit.count_fitting(selected.iter().map(|(_, _, message)| message.encoded().size())));
+        if let HistoryPart::Between { .. } = part {
+            selected.reverse();
         }
         let messages = selected.into_iter().map(|(offset, at, message)| {
             let Stamp { kind, user, at_ms } = message.encoded().stamp();

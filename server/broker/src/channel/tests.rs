@@ -126,7 +126,7 @@ fn a_history_is_bounded_by_messages_and_by_bytes() {
         (After(1), 10, Some(0), 2..=2),
         (After(3), 1, Some(3_000), 4..=4),
     ] {
-        let limit = HistoryLimit { messages, bytes };
+        let limit = HistoryLimit { messages, bytes, without_notices: false };
         let (_, history) = channel.history(part, limit, encke_core::Timestamp::MAX);
         assert!(
             history.iter().map(|message| message.offset).eq(expected),
@@ -135,7 +135,7 @@ fn a_history_is_bounded_by_messages_and_by_bytes() {
     }
     for part in [After(5), After(u64::MAX), Between { after: 0, before: 0 }, Between { after: 0, before: 1 }]
     {
-        let limit = HistoryLimit { messages: 10, bytes: Some(0) };
+        let limit = HistoryLimit { messages: 10, bytes: Some(0), without_notices: false };
         assert!(channel.history(part, limit, encke_core::Timestamp::MAX).1.is_empty(), "{part:?}");
     }
 }

@@ -5,14 +5,17 @@ use encke_tests::waiting::until;
 use serde_json::{Value, json};
 
 use super::{launch, query};
-use crate::history::{offsets, page, read_backwards};
+use crate::history::{assert_notices_are_left_out, offsets, page, read_backwards};
 
 /// A server reads the history of a channel that it does not follow, and does not follow it afterwards.
 #[test]
 fn any_server_reads_a_history() {
     let mut redis = Redis::start();
-    let rules = "namespace=[{prefix='at', at_ms=true}]";
-    let start = || launch(&redis).set(rules).set("limits.commands_per_second=0").start();
+    let rules = "namespace=[{prefix='at', at_ms=true}, {prefix='room', join_leave=true}]";
+    let start = || {
+        let launch = launch(&redis).set(rules).set("limits.commands_per_second=0");
+        launch.set("limits.joins_per_minute=0").start()
+    };
     let [writer, reader] = [start(), start()];
     writer.admin.publish_each("news", 1..=200);
     let mut client = reader.client();
@@ -50,6 +53,8 @@ fn any_server_reads_a_history() {
     assert_eq!((offsets(&newest), &newest["more"]), (vec![4, 5], &json!(true)));
     let oldest = page(|command| client.request(command), "large", json!({"since": 0}));
     assert_eq!((offsets(&oldest), &oldest["more"]), (vec![1, 2], &json!(true)));
+
+    assert_notices_are_left_out(&writer);
 
     redis.kill();
     let unavailable = |reply: &Value| reply["error"]["code"] == "unavailable";

@@ -17,7 +17,8 @@ use crate::engine::error::EngineError;
 use crate::engine::log_engine::History;
 use crate::engine::response::EngineResponse;
 
-/// Maximum number of messages read at once if the result is limited in bytes: Redis limits only the number.
+/// Number of entries read at once if the result is limited in bytes, or has no joins and leaves: Redis limits only the
+/// number.
 const STEP: usize = 32;
 
 impl<S: Subscriber> RedisClient<S> {
@@ -69,9 +70,17 @@ async fn read_in_steps(
     let mut log: Option<ReadLog> = None;
     loop {
         let left = limit.messages - log.as_ref().map_or(0, |log| log.entries.len());
-        let count = if limit.bytes.is_some() { left.min(STEP) } else { left };
+        let count = match limit.bytes {
+            _ if limit.without_notices => STEP,
+            Some(_) => left.min(STEP),
+            None => left,
+        };
         let Some(mut step) = read_step(&mut reads, keys, part, count).await? else { return Ok(log) };
         let is_last = step.entries.len() < count;
+        let read_up_to = step.entries.last().map(|last| last.offset);
+        if limit.without_notices {
+            step.entries.retain(LogEntry::is_data);
+        }
         match &mut log {
             None => log = Some(step),
             // The first step is a page of an epoch that has ended.
@@ -84,13 +93,13 @@ async fn read_in_steps(
         }
         let Some(entries) = log.as_ref().map(|log| &log.entries) else { break };
         let fitting = limit.count_fitting(entries.iter().map(LogEntry::size));
-        let Some(last) = entries.last() else { break };
+        let Some(read_up_to) = read_up_to else { break };
         if is_last || entries.len() >= limit.messages || fitting < entries.len() {
             break;
         }
         part = match part {
-            HistoryPart::After(_) => HistoryPart::After(last.offset),
-            HistoryPart::Between { after, .. } => HistoryPart::Between { after, before: last.offset },
+            HistoryPart::After(_) => HistoryPart::After(read_up_to),
+            HistoryPart::Between { after, .. } => HistoryPart::Between { after, before: read_up_to },
         };
     }
     Ok(log)
@@ -133,6 +142,7 @@ fn entry_id(offset: u64) -> String {
 impl ReadLog {
     /// Selects the messages that fit. `has_time`: whether subscribers receive the time of publication.
     fn into_history(mut self, part: HistoryPart, limit: HistoryLimit, has_time: bool) -> History {
+        self.entries.truncate(limit.messages);
         self.entries.truncate(limit.count_fitting(self.entries.iter().map(LogEntry::size)));
         if let HistoryPart::Between { .. } = part {
             self.entries.reverse();

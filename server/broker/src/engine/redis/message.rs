@@ -102,6 +102,11 @@ impl LogEntry {
         self.text.as_ref().map_or(0, |(user, data)| user.as_ref().map_or(0, String::len) + data.len())
     }
 
+    /// Whether this is a published message, rather than a join or a leave.
+    pub(super) fn is_data(&self) -> bool {
+        self.content().is_some_and(|content| content.kind == ContentKind::Data)
+    }
+
     /// Returns the content, or `None` if it is not valid and must not be sent to clients.
     pub(super) fn content(&self) -> Option<Content<'_>> {
         let (user, data) = self.text.as_ref()?;
