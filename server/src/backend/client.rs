@@ -179,15 +179,11 @@ impl Backend {
         let reply = client.post(target, headers, body.into(), settings.timeout).await;
         let reply = reply.map_err(HookFailure::Outbound)?;
         match reply.status {
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                Err(HookFailure::Status(reply.status))
-            }
             status if status.is_success() => parse_response(&reply.body).map_err(|malformed| {
                 self.malformed.report(hook, &malformed, Some(&reply), timeouts.clock().now());
                 HookFailure::Malformed(malformed)
             }),
-            // Many frameworks express a refusal as a 4xx status.
-            status if status.is_client_error() => Ok(match parse_response::<T>(&reply.body) {
+            status if is_refusal(status) => Ok(match parse_response::<T>(&reply.body) {
                 Ok(Err(refused)) => Err(refused),
                 Err(malformed) if malformed.is_too_long() => {
                     self.malformed.report(hook, &malformed, Some(&reply), timeouts.clock().now());
@@ -195,12 +191,7 @@ impl Backend {
                     Err(HookError::Refused { code: None, message })
                 }
                 _ => {
-                    let message = format!("the backend answered {status}");
-                    if matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
-                        let malformed = MalformedResponse::new(MalformedCause::Status, &message);
-                        self.malformed.report(hook, &malformed, Some(&reply), timeouts.clock().now());
-                    }
-                    Err(HookError::Refused { code: None, message })
+                    Err(HookError::Refused { code: None, message: format!("the backend answered {status}") })
                 }
             }),
             status => Err(HookFailure::Status(status)),
@@ -259,4 +250,11 @@ enum HookFailure {
     Status(StatusCode),
     #[error("the backend's response is not valid: {0}")]
     Malformed(MalformedResponse),
+}
+
+/// Whether the backend refuses a request by answering with this status, as many frameworks do. A proxy in front of the
+/// backend answers 404 and 405 while the backend is being deployed, as does a server at a wrong URL; 408, 425 and 429
+/// ask the server to try again.
+fn is_refusal(status: StatusCode) -> bool {
+    status.is_client_error() && !matches!(status.as_u16(), 404 | 405 | 408 | 425 | 429)
 }

@@ -30,8 +30,6 @@ pub(crate) struct MalformedResponse {
 /// Kind of a problem. Each is logged separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount)]
 pub(super) enum MalformedCause {
-    /// The status shows that the URL is wrong.
-    Status,
     Empty,
     NotAnObject,
     Content,

@@ -4,6 +4,8 @@
 mod call;
 // Authentication of clients.
 mod connect;
+// Answers that are failures, and what the log says about them.
+mod failures;
 // Clients that must not affect each other.
 mod isolation;
 // Authorisation of subscriptions and publishes.
