@@ -29,6 +29,11 @@ impl LogThrottle {
         self.suppressed.fetch_add(1, Ordering::Relaxed);
         None
     }
+
+    /// Whether the interval since the last line is over.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        now.as_nanos() >= self.next_at.load(Ordering::Relaxed)
+    }
 }
 
 impl Default for LogThrottle {

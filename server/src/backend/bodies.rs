@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::hook::HookError;
-use super::malformed::{MalformedCause, MalformedResponse};
+use super::malformed::MalformedResponse;
 
 /// Body of a `connect` hook request, sent for a client that has no session yet. Fields that do not apply are
 /// omitted.
@@ -95,30 +95,43 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 pub(super) fn parse_response<T: DeserializeOwned>(
     body: &[u8],
 ) -> Result<Result<T, HookError>, MalformedResponse> {
-    let malformed = MalformedResponse::new;
-    let content = |error: serde_json::Error| malformed(MalformedCause::Content, &error.to_string());
     if body.is_empty() {
-        return Err(malformed(MalformedCause::Empty, "the body is empty"));
+        return Err(MalformedResponse::new("the body is empty"));
     }
     // Check for an object, because serde would also accept an array of the struct's fields.
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(malformed(MalformedCause::NotAnObject, "the body is not a JSON object"));
+        return Err(MalformedResponse::new("the body is not a JSON object"));
     }
-    let Refusal { error, allow } = serde_json::from_slice(body).map_err(content)?;
+    let Refusal { error, allow } = parse(body)?;
     let Some(RefusalReason { code, message }) = error.or((allow == Some(false)).then(Default::default))
     else {
-        return serde_json::from_slice(body).map(Ok).map_err(content);
+        return parse(body).map(Ok);
     };
     for (name, text, limit) in [("code", &code, MAX_CODE_BYTES), ("message", &message, MAX_MESSAGE_BYTES)] {
         if text.as_ref().is_some_and(|text| text.len() > limit) {
-            let problem = format!("the error's `{name}` has more than {limit} bytes");
-            return Err(malformed(MalformedCause::TooLong, &problem));
+            return Err(MalformedResponse::too_long(&format!(
+                "the error's `{name}` has more than {limit} bytes"
+            )));
         }
     }
     Ok(Err(HookError::Refused {
         code: code.filter(|code| !code.is_empty()).map(|code| code.into_owned().into()),
         message: message.map_or_else(|| DEFAULT_REFUSAL.to_owned(), Cow::into_owned),
     }))
+}
+
+/// Parses JSON. The error names the field that is wrong.
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, MalformedResponse> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        match error.inner().is_data() && path != "." {
+            true => MalformedResponse::new(&format!("`{path}`: {}", error.inner())),
+            false => MalformedResponse::new(&error.inner().to_string()),
+        }
+    })?;
+    json.end().map_err(|error| MalformedResponse::new(&error.to_string()))?;
+    Ok(parsed)
 }
 
 #[cfg(test)]
@@ -138,7 +151,7 @@ mod tests {
             (data.map(|data| data.get().to_owned()), channel)
         };
         assert_eq!(approved(r#"{"allow":true}"#), (None, None));
-        assert_eq!(approved(r#"{"allow":true,"error":null,"ok":1}"#), (None, None));
+        assert_eq!(approved(r#"{"allow":true,"error":null}"#), (None, None));
         assert_eq!(approved(r#"{"allow":true,"data":{"a": 1}}"#), (Some(r#"{"a": 1}"#.to_owned()), None));
         assert_eq!(approved(r#"{"channel":"b","data":null,"allow":true}"#), (None, Some("b".to_owned())));
         let long = format!(r#"{{"error":{{"code":"{}"}}}}"#, "x".repeat(MAX_CODE_BYTES + 1));
@@ -149,10 +162,11 @@ mod tests {
             ("{}", "missing field `allow`"),
             (r#"{"data":1}"#, "missing field `allow`"),
             (r#"{"channel":"b"}"#, "missing field `allow`"),
-            (r#"{"allow":"true"}"#, "invalid type: string"),
-            (r#"{"allow":true,"channel":7}"#, "invalid type: integer"),
-            (r#"{"error":"no"}"#, "invalid type: string"),
+            (r#"{"allow":"true"}"#, "`allow`: invalid type: string"),
+            (r#"{"allow":true,"channel":7}"#, "`channel`: invalid type: integer"),
+            (r#"{"error":"no"}"#, "`error`: invalid type: string"),
             (r#"{"allow":true"#, "EOF"),
+            (r#"{"allow":true}x"#, "trailing characters"),
             (&*long, "the error's `code` has more than 64 bytes"),
         ] {
             let error = parsed::<Approval>(text).expect_err(text);
@@ -174,8 +188,12 @@ mod tests {
 
     #[test]
     fn a_call_has_a_result() {
-        let called =
-            |text| parsed::<CallResult>(text).map(|called| called.map(|called| called.data.get().to_owned()));
+        let called = |text: &str| {
+            let called = parse_response::<CallResult>(text.as_bytes());
+            called
+                .map(|called| called.map(|called| called.data.get().to_owned()))
+                .map_err(|error| error.to_string())
+        };
         assert_eq!(called(r#"{"data":null}"#), Ok(Ok("null".to_owned())));
         assert!(called("{}").is_err_and(|error| error.starts_with("missing field `data`")));
     }

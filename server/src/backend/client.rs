@@ -6,7 +6,7 @@ use encke_base::locks::Mutex;
 use encke_base::metrics::BackendMetrics;
 #[cfg(feature = "simulation")]
 use encke_base::outbound::SimulatedTarget;
-use encke_base::outbound::{OutboundClient, OutboundError, Target, headers};
+use encke_base::outbound::{OutboundClient, OutboundResponse, Target, headers};
 use encke_core::Timestamp;
 use encke_timeouts::Timeouts;
 use futures_util::FutureExt;
@@ -14,15 +14,17 @@ use futures_util::future::BoxFuture;
 use hyper::StatusCode;
 use hyper::header::HeaderName;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use strum::VariantNames;
 use tokio::sync::oneshot;
 
 use super::bodies::parse_response;
 use super::breaker::{Breaker, BreakerPass};
+use super::failure::{HookFailure, is_refusal};
 use super::hook::{HookCaller, HookError, HookKind, MAX_BODY_BYTES};
 use super::in_flight::{InFlight, InFlightPermit};
-use super::malformed::{MalformedCause, MalformedLog, MalformedResponse};
+use super::malformed::MalformedResponse;
+use super::problem_log::{HookProblem, ProblemLog};
 use super::settings::BackendSettings;
 
 /// Maximum number of idle connections to the backend that are kept for later requests.
@@ -37,7 +39,7 @@ pub(crate) struct Backend {
     client: OutboundClient,
     breakers: Vec<(HookKind, Mutex<Breaker>)>,
     in_flight: Arc<InFlight>,
-    malformed: MalformedLog,
+    problems: ProblemLog,
     metrics: Arc<BackendMetrics>,
     timeouts: Arc<Timeouts>,
     entropy: Entropy,
@@ -68,8 +70,8 @@ impl Backend {
             metrics.create_series(hook.into(), HookError::VARIANTS.iter().copied().chain([ANSWERED]));
         }
         let breakers = settings.targets.iter().map(|(hook, _)| (*hook, Mutex::default())).collect();
-        let malformed = MalformedLog::default();
-        Self { settings, client, breakers, in_flight, malformed, metrics, timeouts, entropy, executor }
+        let problems = ProblemLog::default();
+        Self { settings, client, breakers, in_flight, problems, metrics, timeouts, entropy, executor }
     }
 
     /// Lets `target` answer all requests.
@@ -153,11 +155,7 @@ impl Backend {
             }
             Err(problem) => {
                 self.record_failure(hook, caller, admitted, &problem);
-                Err(match problem {
-                    HookFailure::Outbound(OutboundError::TimedOut(_)) => HookError::TimedOut,
-                    HookFailure::Malformed(_) => HookError::Invalid,
-                    _ => HookError::Unavailable,
-                })
+                Err(problem.error())
             }
         };
         let outcome = answer.as_ref().map_or_else(Into::into, |_| ANSWERED);
@@ -177,31 +175,48 @@ impl Backend {
         let id = data_encoding::BASE64URL_NOPAD.encode(&self.entropy.bytes::<12>());
         let headers = headers(&id, timeouts.clock().unix_now(), &body, settings.secret.as_ref());
         let reply = client.post(target, headers, body.into(), settings.timeout).await;
-        let reply = reply.map_err(HookFailure::Outbound)?;
+        let reply = reply.map_err(|error| self.failed(hook, HookFailure::Outbound(error), None))?;
         match reply.status {
-            status if status.is_success() => parse_response(&reply.body).map_err(|malformed| {
-                self.malformed.report(hook, &malformed, Some(&reply), timeouts.clock().now());
-                HookFailure::Malformed(malformed)
-            }),
-            status if is_refusal(status) => Ok(match parse_response::<T>(&reply.body) {
-                Ok(Err(refused)) => Err(refused),
-                Err(malformed) if malformed.is_too_long() => {
-                    self.malformed.report(hook, &malformed, Some(&reply), timeouts.clock().now());
-                    let message = format!("the backend answered {status}, but {malformed}");
-                    Err(HookError::Refused { code: None, message })
-                }
-                _ => {
-                    Err(HookError::Refused { code: None, message: format!("the backend answered {status}") })
-                }
-            }),
-            status => Err(HookFailure::Status(status)),
+            status if status.is_success() => parse_response(&reply.body)
+                .map_err(|malformed| self.failed(hook, HookFailure::Malformed(malformed), Some(&reply))),
+            status if is_refusal(status) => Ok(Err(self.refusal(hook, &reply))),
+            _ => Err(self.failed(hook, HookFailure::of_status(&reply), Some(&reply))),
         }
+    }
+
+    /// Returns the refusal that a response with a 4xx status states.
+    fn refusal(&self, hook: HookKind, reply: &OutboundResponse) -> HookError {
+        let status = reply.status;
+        // The backend has no reason to demand credentials from a client that it has authenticated.
+        if status == StatusCode::UNAUTHORIZED && hook != HookKind::Connect {
+            self.report(hook, &HookProblem::Unauthorized(status), Some(reply));
+        }
+        let message = match parse_response::<IgnoredAny>(&reply.body) {
+            Ok(Err(refused)) => return refused,
+            Err(malformed) if malformed.is_too_long => {
+                let message = format!("the backend answered {status}, but {malformed}");
+                self.report(hook, &HookProblem::Failure(&HookFailure::Malformed(malformed)), Some(reply));
+                message
+            }
+            _ => format!("the backend answered {status}"),
+        };
+        HookError::Refused { code: None, message }
     }
 
     /// Logs that the content of an approving response cannot be used. The request is denied.
     pub(crate) fn report_invalid(&self, hook: HookKind, problem: &str) {
-        let malformed = MalformedResponse::new(MalformedCause::Content, problem);
-        self.malformed.report(hook, &malformed, None, self.timeouts.clock().now());
+        self.failed(hook, HookFailure::Malformed(MalformedResponse::new(problem)), None);
+    }
+
+    /// Logs a failure and returns it.
+    fn failed(&self, hook: HookKind, failure: HookFailure, reply: Option<&OutboundResponse>) -> HookFailure {
+        self.report(hook, &HookProblem::Failure(&failure), reply);
+        failure
+    }
+
+    fn report(&self, hook: HookKind, problem: &HookProblem<'_>, reply: Option<&OutboundResponse>) {
+        let target = self.target(hook).expect("only configured hooks are called");
+        self.problems.report((hook, target), problem, reply, self.timeouts.clock().now());
     }
 
     fn record_success(&self, hook: HookKind) {
@@ -239,22 +254,4 @@ impl Backend {
         let found = self.breakers.iter().find(|(found, _)| *found == hook);
         found.map(|(_, breaker)| breaker).expect("only configured hooks are called")
     }
-}
-
-/// Why a request got no usable response.
-#[derive(Debug, thiserror::Error)]
-enum HookFailure {
-    #[error(transparent)]
-    Outbound(OutboundError),
-    #[error("the backend answered {0}")]
-    Status(StatusCode),
-    #[error("the backend's response is not valid: {0}")]
-    Malformed(MalformedResponse),
-}
-
-/// Whether the backend refuses a request by answering with this status, as many frameworks do. A proxy in front of the
-/// backend answers 404 and 405 while the backend is being deployed, as does a server at a wrong URL; 408, 425 and 429
-/// ask the server to try again.
-fn is_refusal(status: StatusCode) -> bool {
-    status.is_client_error() && !matches!(status.as_u16(), 404 | 405 | 408 | 425 | 429)
 }

@@ -4,7 +4,7 @@ use encke_base::quota::QuotaOwner;
 pub(super) const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// Kind of a hook request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumCount, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumCount, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum HookKind {
     /// Authenticates a client that connects.

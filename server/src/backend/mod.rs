@@ -8,9 +8,12 @@
 mod bodies;
 mod breaker;
 mod client;
+mod excerpt;
+mod failure;
 mod hook;
 mod in_flight;
 mod malformed;
+mod problem_log;
 mod settings;
 
 pub(crate) use bodies::{Approval, CallResult, ConnectHookRequest, HookRequest};

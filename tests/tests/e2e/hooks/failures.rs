@@ -1,8 +1,12 @@
+use std::time::Duration;
+
 use encke_tests::poll::PollClient;
-use encke_tests::{Backend, BackendReply, Client};
+use encke_tests::port::Port;
+use encke_tests::waiting::until;
+use encke_tests::{Backend, BackendReply, Client, RunningServer};
 use serde_json::{Value, json};
 
-use super::{error, launch_without_keys};
+use super::{error, launch_with_hooks, launch_without_keys};
 
 fn subscribe(channel: &str) -> Value {
     json!({"id": 1, "subscribe": {"channel": channel}})
@@ -14,6 +18,22 @@ fn publish() -> Value {
 
 fn call(method: &str) -> Value {
     json!({"id": 3, "call": {"method": method}})
+}
+
+/// Waits for this number of warnings about hooks. Returns the hook, the URL's path, the problem and the status of each.
+fn warnings(server: &RunningServer, count: usize) -> Vec<(String, String, String, Option<u64>)> {
+    let all = || {
+        let mut records = server.logs.records();
+        records.retain(|record| record["level"] == "WARN" && record["problem"].is_string());
+        records
+    };
+    until("the problems are logged", || all().len() >= count);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let path = |url: &str| url.splitn(4, '/').nth(3).unwrap_or_default().to_owned();
+    let warning = |it: &Value| {
+        (text(&it["hook"]), path(&text(&it["url"])), text(&it["problem"]), it["status"].as_u64())
+    };
+    all().iter().map(warning).collect()
 }
 
 /// A proxy that answers 404 while the backend is being deployed must not turn clients away for good.
@@ -59,4 +79,84 @@ fn one_rule_decides_which_statuses_refuse_and_which_fail() {
     let refusal = BackendReply { status: 404, ..BackendReply::json(error("gone", "no such room")) };
     backend.reply_with(move |_| refusal.clone());
     client.assert_refused(call("x"), "unavailable");
+}
+
+#[test]
+fn first_failure_is_logged_with_its_cause() {
+    let (backend, closed) = (Backend::start(), Port::reserve());
+    backend.reply_with(|request| match request.json()["method"].as_str() {
+        None => {
+            let headers = "Location: /publish/?key=secret\r\n".to_owned();
+            BackendReply { headers, ..BackendReply::status(302) }
+        }
+        Some("slow") => BackendReply::status(200).delayed_by(Duration::from_secs(60)),
+        Some(_) => BackendReply::status(500),
+    });
+    let server = launch_with_hooks(&backend, &["publish", "call"])
+        .set(&format!("backend.subscribe=http://{}/subscribe?key=secret", closed.address))
+        .set("backend.timeout=2s")
+        .start();
+    let mut client = server.client_of("alice");
+    for command in [subscribe("news"), publish(), call("x")] {
+        for _ in 0..2 {
+            client.assert_refused(&command, "unavailable");
+        }
+    }
+    client.assert_refused(call("slow"), "timeout");
+    let expected = [
+        ("subscribe", "Connection refused (os error 111)", None),
+        ("publish", "the backend answered 302 Found: the redirect to /publish/ is not followed", Some(302)),
+        ("call", "the backend answered 500 Internal Server Error", Some(500)),
+        ("call", "no answer within 2s", None),
+    ];
+    let expected = expected
+        .map(|(hook, problem, status)| (hook.to_owned(), hook.to_owned(), problem.to_owned(), status));
+    assert_eq!(warnings(&server, 4), expected, "each cause once a minute");
+}
+
+#[test]
+fn status_401_suggests_a_wrong_secret() {
+    let backend = Backend::start();
+    backend.reply_with_status(401);
+    let server = launch_with_hooks(&backend, &["subscribe", "publish", "call"]).start();
+    let mut client = server.client_of("alice");
+    for command in [subscribe("news"), publish(), call("x")] {
+        for _ in 0..2 {
+            client.assert_refused(&command, "forbidden");
+        }
+    }
+    let problem = "the backend answered 401 Unauthorized: does it have another secret than backend.secret?";
+    let expected = ["subscribe", "publish", "call"]
+        .map(|hook| (hook.to_owned(), hook.to_owned(), problem.to_owned(), Some(401)));
+    assert_eq!(warnings(&server, 3), expected);
+    // A client without credentials gets this status from many backends.
+    let server = launch_without_keys(&backend, &["connect"]).start();
+    assert_eq!(Client::refusal_code(server.public, ""), 4102);
+    server.logs.await_line("the backend answered 401");
+    assert_eq!(server.logs.count("backend.secret"), 0);
+}
+
+/// A developer who corrects one mistake must see the next one.
+#[test]
+fn each_mistake_in_answers_is_logged() {
+    let mistakes = [
+        ("{}", "the token's `sub` is missing, and so are `anonymous` and `token`"),
+        (r#"{"sub":null}"#, "the token's `sub` is missing"),
+        (r#"{"anonymous":true}"#, "the token's `channels` is missing, which an anonymous client needs"),
+        (r#"{"sub":"alice","exp":"never"}"#, "the token's `exp` is not a number of seconds since 1970"),
+    ];
+    let backend = Backend::start();
+    let server = launch_without_keys(&backend, &["connect"]).start();
+    for (body, _) in mistakes {
+        backend.reply_with(move |_| BackendReply::json(body));
+        for _ in 0..2 {
+            assert_eq!(Client::refusal_code(server.public, ""), 4009, "{body}");
+        }
+        // A success closes the circuit breaker.
+        backend.reply_with(BackendReply::approval_of);
+        server.client();
+    }
+    let logged: Vec<_> =
+        warnings(&server, mistakes.len()).into_iter().map(|(.., problem, _)| problem).collect();
+    assert_eq!(logged, mistakes.map(|(_, problem)| problem));
 }
