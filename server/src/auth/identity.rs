@@ -134,6 +134,11 @@ impl From<Claims> for Identity {
 pub(crate) struct BackendClaims(serde_json::Map<String, Value>);
 
 impl BackendClaims {
+    /// Fields of a response: the claims of a token, of which `iss` and `jti` have no effect (RFC 7519), and those that
+    /// stand for `sub`.
+    pub(crate) const FIELDS: [&str; 11] =
+        ["sub", "iat", "exp", "nbf", "channels", "join", "aud", "iss", "jti", "anonymous", "token"];
+
     /// Returns the identity of a client according to the backend, without a signature. `own` is the identity
     /// according to the client's token, `credentials` what the backend has seen.
     ///
@@ -162,6 +167,9 @@ impl BackendClaims {
             (false, true, false) => {}
             (false, false, true) if own.user().is_none() => {
                 return bad("token", "is set, but the client has no token that the server has verified");
+            }
+            (false, false, true) if said.keys().any(|claim| Self::FIELDS.contains(&claim.as_str())) => {
+                return bad("token", "is set, so no other claim has an effect");
             }
             (false, false, true) => return Ok(own),
             _ => return bad("sub", "must be the only one of `sub`, `anonymous` and `token`"),

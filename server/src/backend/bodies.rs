@@ -4,12 +4,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde::de::DeserializeOwned;
+use encke_base::nearest::nearest;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::hook::HookError;
+use super::hook::{HookError, HookKind};
 use super::malformed::MalformedResponse;
+use crate::auth::BackendClaims;
 
 /// Body of a `connect` hook request, sent for a client that has no session yet. Fields that do not apply are
 /// omitted.
@@ -87,12 +89,29 @@ const DEFAULT_REFUSAL: &str = "denied by the backend";
 const MAX_CODE_BYTES: usize = 64;
 const MAX_MESSAGE_BYTES: usize = 1024;
 
+/// Fields of every response, which deny the request if it is to be denied.
+const DECISION_FIELDS: [&str; 2] = ["allow", "error"];
+
+impl HookKind {
+    /// Fields of an approving response, without [`DECISION_FIELDS`].
+    fn response_fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Connect => &BackendClaims::FIELDS,
+            Self::Subscribe => &["channel"],
+            Self::Publish => &["channel", "data"],
+            Self::Call => &["data"],
+        }
+    }
+}
+
 /// Parses the body of a response: a JSON object that has an `error` field, or `"allow":false`, if the backend
-/// denies the request. Anything that does not name what it allows is malformed.
+/// denies the request. Anything that does not name what it allows is malformed, and so is a field without a meaning,
+/// which may be a misspelled restriction.
 ///
 /// # Errors
 /// [`MalformedResponse`] if the body does not have this form.
 pub(super) fn parse_response<T: DeserializeOwned>(
+    hook: HookKind,
     body: &[u8],
 ) -> Result<Result<T, HookError>, MalformedResponse> {
     if body.is_empty() {
@@ -105,6 +124,7 @@ pub(super) fn parse_response<T: DeserializeOwned>(
     let Refusal { error, allow } = parse(body)?;
     let Some(RefusalReason { code, message }) = error.or((allow == Some(false)).then(Default::default))
     else {
+        check_fields(hook, body)?;
         return parse(body).map(Ok);
     };
     for (name, text, limit) in [("code", &code, MAX_CODE_BYTES), ("message", &message, MAX_MESSAGE_BYTES)] {
@@ -134,12 +154,24 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, MalformedResponse>
     Ok(parsed)
 }
 
+/// Checks that an approving response has no unknown fields.
+fn check_fields(hook: HookKind, body: &[u8]) -> Result<(), MalformedResponse> {
+    let known = [&DECISION_FIELDS, hook.response_fields()].concat();
+    let fields: BTreeMap<String, IgnoredAny> = parse(body)?;
+    let Some(unknown) = fields.keys().find(|name| !known.contains(&name.as_str())) else { return Ok(()) };
+    let hint = match nearest(unknown, &known) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("`{}` accepts {}", <&str>::from(hook), known.join(", ")),
+    };
+    Err(MalformedResponse::new(&format!("unknown field `{unknown}`; {hint}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn parsed<T: DeserializeOwned>(text: &str) -> Result<Result<T, HookError>, String> {
-        parse_response(text.as_bytes()).map_err(|malformed| malformed.to_string())
+        parse_response(HookKind::Publish, text.as_bytes()).map_err(|malformed| malformed.to_string())
     }
 
     #[test]
@@ -174,6 +206,42 @@ mod tests {
         }
     }
 
+    /// A misspelled field could be a restriction that is not applied.
+    #[test]
+    fn unknown_fields_are_refused() {
+        use HookKind::{Call, Connect, Publish, Subscribe};
+        for (hook, text, expected) in [
+            (
+                Publish,
+                r#"{"allow":true,"chanel":"b"}"#,
+                Some("unknown field `chanel`; did you mean `channel`?"),
+            ),
+            (Publish, r#"{"allow":true,"dta":1}"#, Some("unknown field `dta`; did you mean `data`?")),
+            (Publish, r#"{"alow":false}"#, Some("unknown field `alow`; did you mean `allow`?")),
+            (
+                Subscribe,
+                r#"{"allow":true,"data":1}"#,
+                Some("unknown field `data`; `subscribe` accepts allow, error, channel"),
+            ),
+            (
+                Call,
+                r#"{"data":1,"channel":"b"}"#,
+                Some("unknown field `channel`; `call` accepts allow, error, data"),
+            ),
+            (Connect, r#"{"sub":"a","expp":1}"#, Some("unknown field `expp`; did you mean `exp`?")),
+            (Connect, r#"{"sub":"a","exp":1,"iss":"b","channels":{"x":[]},"allow":true,"error":null}"#, None),
+            (Subscribe, r#"{"allow":true,"channel":"b"}"#, None),
+            (Publish, r#"{"allow":true,"channel":"b","data":1}"#, None),
+            (Call, r#"{"allow":true,"data":{"chanel":1}}"#, None),
+        ] {
+            let error =
+                parse_response::<IgnoredAny>(hook, text.as_bytes()).err().map(|error| error.to_string());
+            assert_eq!(error.as_deref(), expected, "{text}");
+        }
+        let refused = parsed::<Approval>(r#"{"error":{"code":"x"},"request":7}"#);
+        assert!(matches!(refused, Ok(Err(HookError::Refused { .. }))), "a denial stays one: {refused:?}");
+    }
+
     #[test]
     fn refusals_may_have_a_code_and_a_message() {
         for (text, code, message) in [
@@ -189,7 +257,7 @@ mod tests {
     #[test]
     fn a_call_has_a_result() {
         let called = |text: &str| {
-            let called = parse_response::<CallResult>(text.as_bytes());
+            let called = parse_response::<CallResult>(HookKind::Call, text.as_bytes());
             called
                 .map(|called| called.map(|called| called.data.get().to_owned()))
                 .map_err(|error| error.to_string())

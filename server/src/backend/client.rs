@@ -177,7 +177,7 @@ impl Backend {
         let reply = client.post(target, headers, body.into(), settings.timeout).await;
         let reply = reply.map_err(|error| self.failed(hook, HookFailure::Outbound(error), None))?;
         match reply.status {
-            status if status.is_success() => parse_response(&reply.body)
+            status if status.is_success() => parse_response(hook, &reply.body)
                 .map_err(|malformed| self.failed(hook, HookFailure::Malformed(malformed), Some(&reply))),
             status if is_refusal(status) => Ok(Err(self.refusal(hook, &reply))),
             _ => Err(self.failed(hook, HookFailure::of_status(&reply), Some(&reply))),
@@ -191,7 +191,7 @@ impl Backend {
         if status == StatusCode::UNAUTHORIZED && hook != HookKind::Connect {
             self.report(hook, &HookProblem::Unauthorized(status), Some(reply));
         }
-        let message = match parse_response::<IgnoredAny>(&reply.body) {
+        let message = match parse_response::<IgnoredAny>(hook, &reply.body) {
             Ok(Err(refused)) => return refused,
             Err(malformed) if malformed.is_too_long => {
                 let message = format!("the backend answered {status}, but {malformed}");

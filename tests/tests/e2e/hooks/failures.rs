@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use encke_tests::poll::PollClient;
 use encke_tests::port::Port;
+use encke_tests::tokens::token;
 use encke_tests::waiting::until;
 use encke_tests::{Backend, BackendReply, Client, RunningServer};
 use serde_json::{Value, json};
@@ -140,6 +141,8 @@ fn status_401_suggests_a_wrong_secret() {
 #[test]
 fn each_mistake_in_answers_is_logged() {
     let mistakes = [
+        (r#"{"sub":"alice","expp":1,"channels":{}}"#, "unknown field `expp`; did you mean `exp`?"),
+        (r#"{"sub":"alice","chanels":{}}"#, "unknown field `chanels`; did you mean `channels`?"),
         ("{}", "the token's `sub` is missing, and so are `anonymous` and `token`"),
         (r#"{"sub":null}"#, "the token's `sub` is missing"),
         (r#"{"anonymous":true}"#, "the token's `channels` is missing, which an anonymous client needs"),
@@ -159,4 +162,36 @@ fn each_mistake_in_answers_is_logged() {
     let logged: Vec<_> =
         warnings(&server, mistakes.len()).into_iter().map(|(.., problem, _)| problem).collect();
     assert_eq!(logged, mistakes.map(|(_, problem)| problem));
+}
+
+/// A misspelled field must not let the client's own channel or data through.
+#[test]
+fn answers_with_unknown_fields_allow_nothing() {
+    let backend = Backend::start();
+    let server = launch_with_hooks(&backend, &["subscribe", "publish"]).start();
+    let mut client = server.client_of("alice");
+    for (command, misspelled, problem) in [
+        (
+            publish(),
+            json!({"allow": true, "chanel": "desk"}),
+            "unknown field `chanel`; did you mean `channel`?",
+        ),
+        (publish(), json!({"allow": true, "dta": "***"}), "unknown field `dta`; did you mean `data`?"),
+        (
+            subscribe("news"),
+            json!({"allow": true, "Channel": "desk"}),
+            "unknown field `Channel`; did you mean `channel`?",
+        ),
+    ] {
+        backend.reply_with(move |_| BackendReply::json(&misspelled));
+        client.assert_refused(command, "backend_error");
+        server.logs.await_line(problem);
+    }
+    assert_eq!(server.admin.get("/api/channels/news").status, 404, "nothing is published or subscribed");
+    // `"token":true` stands for all claims of the token, so others would have no effect.
+    backend.reply_with(|_| BackendReply::json(json!({"token": true, "channels": {}})));
+    let server = launch_with_hooks(&backend, &["connect"]).start();
+    let query = format!("token={}", token("alice", json!({})));
+    assert_eq!(Client::refusal_code(server.public, &query), 4009);
+    server.logs.await_line("`token` is set, so no other claim has an effect");
 }
