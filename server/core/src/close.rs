@@ -47,13 +47,13 @@ pub enum CloseCode {
     Disconnected = 4007,
     /// The server process is exiting, and the session continues in the next one.
     Moved = 4008,
-    /// The backend did not answer, or not validly, when it was to authenticate the client.
+    /// The backend failed, or its answer was not valid, when it was to authenticate the client.
     BackendFailed = 4009,
     /// Another connection has taken over the session.
     Replaced = 4100,
     /// An administrator ended the session.
     Kicked = 4101,
-    /// The token is missing or invalid, or the web page's origin is not allowed.
+    /// The token is missing or invalid, the backend refused the client, or the web page's origin is not allowed.
     Unauthorized = 4102,
     /// The client violated the dialect's protocol.
     ProtocolError = 4103,
