@@ -1,16 +1,16 @@
 //! The text that the server prints once it is running.
 
+use super::VERSION;
 use crate::Server;
 
 /// Returns the server's addresses, a command to try it, and the limit of file descriptors.
 #[must_use]
 pub(super) fn banner(server: &Server, descriptors: u64) -> String {
     let (public, admin) = (server.public_address(), server.admin_address());
-    let version = env!("CARGO_PKG_VERSION");
     let scheme = if server.has_tls() { "wss" } else { "ws" };
     let admin_scheme = if server.admin_has_tls() { "https" } else { "http" };
     format!(
-        "encke {version}
+        "encke {VERSION}
   clients      {scheme}://{public}/ws
   admin        {admin_scheme}://{admin}/
   descriptors  {descriptors}

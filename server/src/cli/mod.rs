@@ -20,6 +20,12 @@ use crate::config::{self, Settings};
 use crate::snapshot::show;
 use output::{failure, print_error, print_result, usage_error};
 
+/// Version; in builds by the scripts in `deploy/`, with the commit and its date.
+const VERSION: &str = match option_env!("ENCKE_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// Runs the command that the process's arguments specify.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -39,7 +45,7 @@ pub fn command() -> Command {
 
 /// Session server for WebSocket, server-sent events and long-polling, with every timeout on one timing wheel.
 #[derive(Parser)]
-#[command(name = "encke", version, args_conflicts_with_subcommands = true)]
+#[command(name = "encke", version = VERSION, args_conflicts_with_subcommands = true)]
 #[cfg_attr(
     not(feature = "schemes"),
     command(after_help = "This build has only `hierarchical` for timers.scheme.")
