@@ -1,4 +1,4 @@
-import { connect, type EnckeError, type Gap, type Message } from "../../server/client/encke.js";
+import { connect, type EnckeError, type Gap, type Message } from "encke";
 
 const client = connect(new URL("http://127.0.0.1:8000"), {
   token: async () => "a.b.c",

@@ -6,9 +6,12 @@ use serde_json::json;
 /// Maximum size of the module as served, compressed.
 const MAX_GZIPPED_BYTES: u64 = 7 * 1024;
 
+/// The package is installed in a new project. TypeScript accepts correct programs that use it and rejects an
+/// incorrect one, and a compiled program reaches the server.
 #[test]
-fn the_package_is_small_and_complete_and_can_be_imported() {
-    let script = Script::start("package.mjs", &[]);
+fn the_package_is_small_and_works_in_a_new_project() {
+    let server = RunningServer::with(&[]);
+    let script = Script::start("package.mjs", &[&format!("http://{}", server.public)]);
     let size = script.await_value("gzipped", 1);
     println!("server/client/encke.js: {size} bytes, gzipped; {MAX_GZIPPED_BYTES} at most");
     assert!(size.as_u64().is_some_and(|size| size <= MAX_GZIPPED_BYTES), "{size}");
@@ -17,14 +20,8 @@ fn the_package_is_small_and_complete_and_can_be_imported() {
     let package = script.await_value("package", 1);
     assert_eq!((&package["name"], &package["version"]), (&json!("encke"), &json!(env!("CARGO_PKG_VERSION"))));
     assert_eq!(package.get("dependencies"), None);
-    assert_eq!(script.await_value("exported", 1), json!(["connect"]));
-}
-
-/// TypeScript accepts a correct program with `encke.d.ts` and rejects an incorrect one.
-#[test]
-fn type_declarations_are_correct() {
-    let script = Script::start("types.mjs", &[]);
     assert_eq!(script.await_value("complaints", 1), json!([]));
+    assert_eq!(script.await_value("received", 1), json!("hello"));
 }
 
 /// The client runs with a fake WebSocket to test rules for which a real server could not be made to act at
