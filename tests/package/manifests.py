@@ -1,20 +1,22 @@
-"""Checks deploy/kubernetes and deploy/compose.yaml against the schemas of Kubernetes, each other and the server.
+"""Checks deploy/kubernetes, deploy/compose.yaml and deploy/image.toml against the schemas of Kubernetes, each other and the server.
 
 manifests.py SERVER: the binary that must accept their configuration.
 """
 
 import copy
-import os
 import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 import kubernetes_validate
 import yaml
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+IMAGE = tomllib.loads((DEPLOY / "image.toml").read_text())
+IMAGE_NAME = "encke:" + tomllib.loads((DEPLOY.parent / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 SECRETS = {"secret": "0123456789abcdef0123456789abcdef", "api-keys": '["0123456789abcdef"]'}
 FOR_COMPOSE = {"ENCKE_SECRET": SECRETS["secret"], "ENCKE_API_KEY": "0123456789abcdef"}
 
@@ -95,7 +97,8 @@ def check_kubernetes(server, manifests):
     own, of_pod = container["securityContext"], pod["spec"]["securityContext"]
     check(own["allowPrivilegeEscalation"] is False and own["capabilities"]["drop"] == ["ALL"], "privileges can be escalated")
     check(of_pod["runAsNonRoot"] is True and of_pod["seccompProfile"]["type"] == "RuntimeDefault", "the container may run as root")
-    check(f"USER {of_pod['runAsUser']}:{of_pod['runAsGroup']}" in (DEPLOY / "Containerfile").read_text(), "the user differs from that of Containerfile")
+    check(f"{of_pod['runAsUser']}:{of_pod['runAsGroup']}" == IMAGE["User"], "the user differs from that of the image")
+    check(container["image"] == IMAGE_NAME, f"the image is not {IMAGE_NAME}")
     check(own["readOnlyRootFilesystem"] is True, "the root file system is writable")
 
 
@@ -116,8 +119,7 @@ def check_compose(server, compose):
     check(name in compose["volumes"] and environment["ENCKE_SHUTDOWN__SNAPSHOT"].startswith(f"{place}/"), "the snapshot is not on a volume")
     for other in encke["depends_on"]:
         check(f"//{other}:" in environment["ENCKE_ENGINE__URL"], f"the engine is not {other}")
-    context, of_build = (DEPLOY / encke["build"]["context"]), encke["build"]["dockerfile"]
-    check(Path(os.path.normpath(context / of_build)) == DEPLOY / "Containerfile", "the image is not built from Containerfile")
+    check(encke["image"] == IMAGE_NAME, f"the image is not {IMAGE_NAME}")
 
     prometheus = yaml.safe_load(filled_in(compose["configs"]["prometheus"]["content"]))
     mounted = {config["target"]: compose["configs"][config["source"]] for config in compose["services"]["prometheus"]["configs"]}
@@ -126,11 +128,6 @@ def check_compose(server, compose):
     scrape = prometheus["scrape_configs"][0]
     check(scrape["static_configs"][0]["targets"] == [f"encke:{inside}"], "Prometheus scrapes another target")
     check(f'["{scrape["authorization"]["credentials"]}"]' == environment["ENCKE_AUTH__API_KEYS"], "Prometheus uses another API key")
-
-
-def check_containerfile(server, text):
-    environment = dict(re.findall(r"^ENV (\w+)=(.*)$", text, re.MULTILINE))
-    accepts(server, environment | {"ENCKE_AUTH__SECRET": SECRETS["secret"]}, "")
 
 
 def must_fail(checked, valid, change, what):
@@ -170,7 +167,7 @@ def main(server):
     check_compose(server, compose)
     shorter = lambda compose: compose["services"]["encke"].update(stop_grace_period="5s")  # noqa: E731
     must_fail(lambda compose: check_compose(server, compose), compose, shorter, "cut short")
-    check_containerfile(server, (DEPLOY / "Containerfile").read_text())
+    accepts(server, dict(variable.split("=", 1) for variable in IMAGE["Env"]) | {"ENCKE_AUTH__SECRET": SECRETS["secret"]}, "")
     print("manifests: all passed")
 
 

@@ -31,6 +31,10 @@ const VERSION: &str = match option_env!("ENCKE_VERSION") {
 pub fn main() -> ExitCode {
     // Do this first, because SIGHUP terminates the process until then.
     let reload = signals::catch_sighup();
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    if let Err(error) = encke_sys::use_only_hosts_and_dns() {
+        return failure(&format!("cannot set how host names are looked up: {error}"));
+    }
     match Cli::parse() {
         Cli { command: Some(command), .. } => command.execute(),
         Cli { config, flags, .. } => serve::run(&flags.settings(config), reload),

@@ -5,6 +5,8 @@
 mod allocator;
 mod batch_scheduling;
 mod environment;
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+mod name_lookup;
 mod received;
 mod unacknowledged;
 mod unread;
@@ -14,6 +16,8 @@ mod wall_clock;
 pub use allocator::{ALLOCATOR, Allocator, return_free_memory};
 pub use batch_scheduling::use_batch_scheduling;
 pub use environment::remove_variables;
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+pub use name_lookup::use_only_hosts_and_dns;
 pub use received::{last_received, next_byte_received, record_receive_times};
 pub use unacknowledged::{Unacknowledged, unacknowledged};
 pub use unread::has_unread_bytes;
