@@ -150,7 +150,7 @@ pub enum ConnectionInput {
         pause: Duration,
     },
     /// A poll's connection failed after [`Self::Answered`], before the peer's kernel acknowledged the answer.
-    /// Accepted from any poll until the next connection is attached.
+    /// Accepted from the last poll until the next connection is attached.
     AnswerLost,
     /// The client of a stream asks for an answer as soon as there are messages, or after the hold time at the
     /// latest. If another request is already held, the transport answers that one immediately.

@@ -27,7 +27,7 @@ use crate::close::{CloseCode, CloseReason, SuspendReason};
 #[derive(Debug)]
 pub struct Session<C = ()> {
     phase_tag: PhaseTag,
-    /// Connection of the session; valid only while attached.
+    /// Connection of the session, or else its last one.
     connection: ConnectionId,
     carrier: Carrier,
     delivery: DeliveryMode,
@@ -99,7 +99,11 @@ impl<C> Session<C> {
     /// Handles another input in a step that has already fired the due deadlines.
     pub fn handle_without_timeouts(&mut self, step: &mut StepContext<'_>, input: Input) {
         match (self.phase(), input) {
-            (Phase::Moved, Input::Connection(_, ConnectionInput::AnswerLost)) => self.answer_lost(),
+            (Phase::Moved, Input::Connection(connection, ConnectionInput::AnswerLost))
+                if connection == self.connection =>
+            {
+                self.answer_lost();
+            }
             (Phase::Moved, Input::MoveFailed) => self.end(step, None, CloseReason::Draining),
             (Phase::Closed(_) | Phase::Moved, _) | (_, Input::MoveFailed) => {}
             (_, Input::Attach(attach)) if attach.seq.is_some_and(|seq| seq > self.outbox.seq()) => {}
@@ -117,9 +121,10 @@ impl<C> Session<C> {
             (Phase::Attached(current), Input::Connection(connection, input)) if connection == current => {
                 self.handle_connection_input(step, current, input);
             }
-            (Phase::BetweenPolls | Phase::Suspended, Input::Connection(_, ConnectionInput::AnswerLost)) => {
-                self.answer_lost();
-            }
+            (
+                Phase::BetweenPolls | Phase::Suspended,
+                Input::Connection(connection, ConnectionInput::AnswerLost),
+            ) if connection == self.connection => self.answer_lost(),
             // Ignore input from replaced or lost connections.
             (Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended, Input::Connection(..)) => {}
             (Phase::Attached(current), Input::Request(request)) => {

@@ -248,6 +248,22 @@ fn at_most_once_a_late_failure_leaves_a_gap() {
     }
 }
 
+/// A client may keep the connection of an earlier poll open, and its kernel may give it up later.
+#[test]
+fn at_most_once_a_late_failure_of_an_earlier_poll_changes_nothing() {
+    let mut client = PollingClient::new(DeliveryMode::AtMostOnce, 64);
+    client.publish(1);
+    client.poll(None);
+    assert_eq!(client.answer(), [Messages(1, 1)]);
+    client.publish(1);
+    client.poll(None);
+    assert_eq!(client.answer(), [Messages(2, 2)]);
+    let earlier = ConnectionId(client.polls - 1);
+    client.timed.on(1, earlier, ConnectionInput::AnswerLost);
+    client.poll(None);
+    assert_eq!(client.answer(), []);
+}
+
 #[test]
 fn at_most_once_a_poll_that_overtakes_an_answer_leaves_a_gap() {
     let mut client = PollingClient::new(DeliveryMode::AtMostOnce, 64);
