@@ -17,8 +17,8 @@ export interface Options {
    * A token, or a function that fetches one. The function is called for each connection, and again when its token has
    * expired. If it throws or its result is malformed, the client waits and calls it again, and prints the cause as a warning
    * unless it is the same as before. If its result is null, the client gives up (`no_token`). White space around a token is
-   * removed. The rest must not be empty, or contain white space, `<`, `{` or `"`, so HTML and JSON are rejected. A token that
-   * the server refuses closes the client, and causes a warning.
+   * removed. The rest must not be empty, or contain white space, `<`, `{` or `"`, so HTML and JSON are rejected. If the
+   * server refuses a token, the client is closed, and prints a warning.
    */
   token?: string | null | (() => string | null | Promise<string | null>);
   /** Channels and patterns to subscribe to when the client connects, optionally from a position. `unsubscribed` reports a refused one. */
@@ -28,7 +28,7 @@ export interface Options {
   /**
    * What happens to the session when the page is left. `"tab"` (default): the session is stored in `sessionStorage`, and the
    * next page of this tab that connects to the server within the reconnect window continues it. `"none"`: the session ends.
-   * Without tokens, use `"none"`, or call `close` when the user signs out.
+   * If no token names the user, use `"none"`, or call `close` when the user signs out.
    */
   persist?: "tab" | "none";
   /** How long to wait for the hello on a transport before trying the next transport, in milliseconds. Default: 10,000. */
@@ -43,8 +43,9 @@ export interface Client {
   /** Calls the listener for each event of this type, in order. Returns a function that removes the listener. */
   on<K extends keyof Events>(type: K, listener: (body: Events[K]) => void): () => void;
   /**
-   * Subscribes to a channel or pattern, from now on or from a position. A temporary refusal (`unavailable`, `overloaded`, `timeout`,
-   * `rate_limited`) is retried, with a warning for each channel and code. A new session continues the subscription after the last message.
+   * Subscribes to a channel or pattern, from now on or from a position. A temporary refusal (`unavailable`, `overloaded`,
+   * `timeout`, `rate_limited`) is retried, with a warning for each channel and code. A new session continues the
+   * subscription after the last message.
    */
   subscribe(channel: string, options?: From): Promise<Subscribed & { recovered?: boolean }>;
   unsubscribe(channel: string): Promise<{}>;
@@ -194,7 +195,7 @@ export interface HistoryMessage<T = any> {
 
 /**
  * Connects to the server at this URL: `http://host:8000`, `https://...`, `ws://...`, or, in a page, a path on the page's own server.
- * The client appends paths such as `/ws`. Throws a `TypeError` if the URL already has one of them, a query or another scheme,
- * or if `channels` or `transports` is not a list.
+ * The client appends paths such as `/ws`. Throws a `TypeError` if the URL already has one of them, a query or another
+ * scheme, or if `channels` or `transports` is not a list.
  */
 export function connect(url: string | { readonly href: string }, options?: Options): Client;

@@ -2,7 +2,7 @@
 //
 // Opens the README's page for one room, for the server at ADDRESS. Prints the page's paragraphs as `shown` whenever
 // they change. Commands on standard input: {"leave":true} navigates to another page, {"return":true} back, and
-// {"reload":true} reloads the page. Prints `done` after each.
+// {"reload":true} reloads the page. Prints `done` after each command.
 
 import { openPage } from "./page.mjs";
 import { codeOfReadme } from "./readme.mjs";

@@ -1,4 +1,5 @@
-"""Checks deploy/kubernetes, deploy/compose.yaml and deploy/image.toml against the schemas of Kubernetes, each other and the server.
+"""Checks deploy/kubernetes, deploy/compose.yaml and deploy/image.toml against the schemas of Kubernetes, each other
+and the server.
 
 manifests.py SERVER: the binary that must accept their configuration.
 """

@@ -18,8 +18,8 @@ use crate::tokens::{SECRET, token};
 use crate::waiting::{TIMEOUT, eventually, until};
 use crate::{Admin, Certificate, Client, Hello, Logs, binaries};
 
-/// Settings for tests whose clients answer pings: the shortest timeouts that a client keeps on a busy machine, which
-/// may delay it for [`MAX_LATENESS`](crate::waiting::MAX_LATENESS).
+/// Settings for tests whose clients answer pings: the shortest timeouts that a client can meet on a busy machine,
+/// which may delay it by [`MAX_LATENESS`](crate::waiting::MAX_LATENESS).
 pub const FREQUENT_PINGS: [&str; 2] = ["session.ping_interval=6s", "session.pong_timeout=6s"];
 
 /// Configures how the server is started. By default it listens on free loopback ports, with default settings.

@@ -47,7 +47,7 @@ pub enum CloseCode {
     Disconnected = 4007,
     /// The server process is exiting, and the session continues in the next one.
     Moved = 4008,
-    /// The backend failed, or its answer was not valid, when it was to authenticate the client.
+    /// The backend did not authenticate the client, because it failed or its answer was not valid.
     BackendFailed = 4009,
     /// Another connection has taken over the session.
     Replaced = 4100,

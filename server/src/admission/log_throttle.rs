@@ -30,7 +30,7 @@ impl LogThrottle {
         None
     }
 
-    /// Whether the interval since the last line is over.
+    /// Whether the interval since the last line has elapsed.
     pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         now.as_nanos() >= self.next_at.load(Ordering::Relaxed)
     }

@@ -36,8 +36,8 @@ pub(super) struct Claims {
     pub(super) exp: Option<UnixTime>,
     pub(super) permissions: Permissions,
     pub(super) join: Box<[Box<str>]>,
-    /// What the client presented to the backend, if the backend stated these claims when the client connected;
-    /// `None` if they are those of a token.
+    /// Digest of the credentials that the client presented, if the backend stated these claims when the client
+    /// connected. `None` if the claims are those of a token.
     pub(super) credentials: Option<CredentialsDigest>,
 }
 

@@ -2,8 +2,8 @@ use std::num::NonZeroU64;
 
 use ring::digest::{SHA256, digest};
 
-/// Digest of the credentials with which the backend has authenticated a client. Each session with a backend stores
-/// one, so it has 64 bits of the SHA-256.
+/// Digest of the credentials with which the backend has authenticated a client. It has only 64 bits of the SHA-256,
+/// because each session that the backend has authenticated stores one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CredentialsDigest(NonZeroU64);
 

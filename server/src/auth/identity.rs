@@ -61,7 +61,7 @@ impl Identity {
         self.credentials().is_some()
     }
 
-    /// What the client presented when the backend stated the claims. `None` if it did not state them.
+    /// Digest of the credentials for which the backend stated the claims. `None` if the backend did not state them.
     pub(crate) fn credentials(&self) -> Option<CredentialsDigest> {
         self.0.as_ref()?.credentials
     }
@@ -134,13 +134,13 @@ impl From<Claims> for Identity {
 pub(crate) struct BackendClaims(serde_json::Map<String, Value>);
 
 impl BackendClaims {
-    /// Fields of a response: the claims of a token, of which `iss` and `jti` have no effect (RFC 7519), and those that
-    /// stand for `sub`.
+    /// Fields of a response: the claims of a token (`iss` and `jti` have no effect), and the fields that may replace
+    /// `sub`.
     pub(crate) const FIELDS: [&str; 11] =
         ["sub", "iat", "exp", "nbf", "channels", "join", "aud", "iss", "jti", "anonymous", "token"];
 
     /// Returns the identity of a client according to the backend, without a signature. `own` is the identity
-    /// according to the client's token, `credentials` what the backend has seen.
+    /// according to the client's token, and `credentials` the digest of what the backend has received.
     ///
     /// # Errors
     /// [`AuthError`], as for a token, or if the claims do not say who the client is.

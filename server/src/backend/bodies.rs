@@ -89,11 +89,11 @@ const DEFAULT_REFUSAL: &str = "denied by the backend";
 const MAX_CODE_BYTES: usize = 64;
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// Fields of every response, which deny the request if it is to be denied.
+/// Fields that every response may have. They state whether the request is allowed.
 const DECISION_FIELDS: [&str; 2] = ["allow", "error"];
 
 impl HookKind {
-    /// Fields of an approving response, without [`DECISION_FIELDS`].
+    /// Returns the fields of an approving response, except for [`DECISION_FIELDS`].
     fn response_fields(self) -> &'static [&'static str] {
         match self {
             Self::Connect => &BackendClaims::FIELDS,
@@ -105,8 +105,8 @@ impl HookKind {
 }
 
 /// Parses the body of a response: a JSON object that has an `error` field, or `"allow":false`, if the backend
-/// denies the request. Anything that does not name what it allows is malformed, and so is a field without a meaning,
-/// which may be a misspelled restriction.
+/// denies the request. A response that does not name what it allows is malformed, and so is an approving one with an
+/// unknown field, which may be a misspelled restriction.
 ///
 /// # Errors
 /// [`MalformedResponse`] if the body does not have this form.
@@ -140,7 +140,7 @@ pub(super) fn parse_response<T: DeserializeOwned>(
     }))
 }
 
-/// Parses JSON. The error names the field that is wrong.
+/// Parses JSON. The error names the invalid field, if there is one.
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, MalformedResponse> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(error.as_deref(), expected, "{text}");
         }
         let refused = parsed::<Approval>(r#"{"error":{"code":"x"},"request":7}"#);
-        assert!(matches!(refused, Ok(Err(HookError::Refused { .. }))), "a denial stays one: {refused:?}");
+        assert!(matches!(refused, Ok(Err(HookError::Refused { .. }))), "it is a refusal: {refused:?}");
     }
 
     #[test]

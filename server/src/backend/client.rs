@@ -184,10 +184,10 @@ impl Backend {
         }
     }
 
-    /// Returns the refusal that a response with a 4xx status states.
+    /// Returns the error for a response whose 4xx status refuses the request.
     fn refusal(&self, hook: HookKind, reply: &OutboundResponse) -> HookError {
         let status = reply.status;
-        // The backend has no reason to demand credentials from a client that it has authenticated.
+        // The client is authenticated already, so the backend probably rejects the server's signature.
         if status == StatusCode::UNAUTHORIZED && hook != HookKind::Connect {
             self.report(hook, &HookProblem::Unauthorized(status), Some(reply));
         }

@@ -1,9 +1,9 @@
-//! Parts of responses in log lines.
+//! Excerpts of responses for log lines.
 
 /// Maximum number of bytes of a body that are logged.
 const MAX_EXCERPT_BYTES: usize = 200;
 
-/// Number of characters from which a word of a body may be a secret, such as a token.
+/// Minimum length of a word that may be a secret, such as a token.
 const SECRET_CHARS: usize = 24;
 
 /// Returns the beginning of a text on one line, without words that may be secrets.
@@ -43,7 +43,7 @@ mod tests {
         ] {
             assert_eq!(excerpt(body.as_bytes()), shown);
         }
-        // A secret that the limit cuts off.
+        // An excerpt may end with the beginning of a secret.
         assert_eq!(excerpt(format!("{}{token}", " ".repeat(190)).as_bytes()).trim(), &token[..10]);
     }
 }

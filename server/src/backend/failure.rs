@@ -22,7 +22,7 @@ pub(super) enum HookFailure {
 }
 
 impl HookFailure {
-    /// Failure of a response whose status states no decision.
+    /// Creates the failure for a response whose status neither approves nor refuses the request.
     pub(super) fn of_status(reply: &OutboundResponse) -> Self {
         let status = reply.status;
         let location = reply.headers.get(LOCATION).filter(|_| status.is_redirection());
@@ -46,9 +46,9 @@ impl HookFailure {
     }
 }
 
-/// Whether the backend refuses a request by answering with this status, as many frameworks do. A proxy in front of the
-/// backend answers 404 and 405 while the backend is being deployed, as does a server at a wrong URL; 408, 425 and 429
-/// ask the server to try again.
+/// Whether a response with this status refuses the request. Many frameworks express a refusal as a 4xx status. The
+/// exceptions are 404 and 405, which a proxy sends while the backend is being deployed, or a server at a wrong URL, and
+/// 408, 425 and 429, which ask the client to try again later.
 pub(super) fn is_refusal(status: StatusCode) -> bool {
     status.is_client_error() && !matches!(status.as_u16(), 404 | 405 | 408 | 425 | 429)
 }

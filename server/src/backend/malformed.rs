@@ -7,7 +7,7 @@ use super::excerpt::excerpt;
 #[error("{problem}")]
 pub(crate) struct MalformedResponse {
     problem: String,
-    /// The error has a code or a message that is too long.
+    /// Whether the problem is that the error's code or message is too long.
     pub(super) is_too_long: bool,
 }
 
@@ -21,8 +21,8 @@ impl MalformedResponse {
         Self { is_too_long: true, ..Self::new(problem) }
     }
 
-    /// Returns the problem without values and positions, so that the same mistake in responses with other values is
-    /// the same cause.
+    /// Returns the problem without values and positions, so that the same mistake in other responses has the same
+    /// cause.
     pub(super) fn cause(&self) -> String {
         let unquoted = self.problem.split('"').step_by(2);
         unquoted.flat_map(str::chars).filter(|c| !c.is_ascii_digit()).collect()

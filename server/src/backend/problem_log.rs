@@ -17,7 +17,7 @@ use crate::admission::LogThrottle;
 /// Minimum time between two lines about the same cause.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Number of causes that are remembered. At the maximum, all other causes of a hook count as one.
+/// Maximum number of causes that are remembered. Beyond it, all other causes of a hook count as one.
 const MAX_CAUSES: usize = 64;
 
 /// Problem with a hook request, for the operator.
@@ -36,7 +36,7 @@ pub(super) struct ProblemLog {
 }
 
 impl ProblemLog {
-    /// Logs a problem. `reply` is `None` if there is none, or it is no longer known.
+    /// Logs a problem. `reply` is `None` if the backend did not reply, or if the reply is no longer available.
     pub(super) fn report(
         &self,
         (hook, target): (HookKind, &Target),
@@ -88,7 +88,7 @@ impl HookProblem<'_> {
                 "the backend's response is not valid: the request is denied"
             }
             Self::Failure(_) => "the backend has failed: the request is denied",
-            Self::Unauthorized(_) => "the backend has refused a request of the server",
+            Self::Unauthorized(_) => "the backend has refused a request",
         }
     }
 }
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(pass(HookKind::Call, 0, 59), Some(0));
         assert_eq!(log.throttles.lock().len(), MAX_CAUSES + 2);
         assert_eq!(pass(HookKind::Connect, 0, 60), Some(1));
-        // Causes of more than a minute ago are forgotten.
+        // Causes that were last logged a minute ago are forgotten.
         assert_eq!(pass(HookKind::Connect, MAX_CAUSES, 60), Some(0));
         assert_eq!(log.throttles.lock().len(), 4);
     }

@@ -20,7 +20,7 @@ use crate::config::{self, Settings};
 use crate::snapshot::show;
 use output::{failure, print_error, print_result, usage_error};
 
-/// Version; in builds by the scripts in `deploy/`, with the commit and its date.
+/// Version of the server. In builds by the scripts in `deploy/`, it includes the commit and its date.
 const VERSION: &str = match option_env!("ENCKE_VERSION") {
     Some(version) => version,
     None => env!("CARGO_PKG_VERSION"),
@@ -33,7 +33,7 @@ pub fn main() -> ExitCode {
     let reload = signals::catch_sighup();
     #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
     if let Err(error) = encke_sys::use_only_hosts_and_dns() {
-        return failure(&format!("cannot set how host names are looked up: {error}"));
+        return failure(&format!("cannot configure the lookup of host names: {error}"));
     }
     match Cli::parse() {
         Cli { command: Some(command), .. } => command.execute(),

@@ -114,8 +114,8 @@ impl Services {
     }
 
     /// Returns the identity of the session of this resume token, if the session exists and the identity has
-    /// not expired. If tokens are required, the request's token must name the same user. If not, the backend must
-    /// have seen the same credentials: others may be those of another user of the same browser.
+    /// not expired. If tokens are required, the request's token must name the same user. Otherwise, the backend must
+    /// have seen the same credentials: different ones may belong to another user of the same browser.
     fn identity_to_resume(
         &self,
         resume: &str,

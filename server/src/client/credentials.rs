@@ -7,17 +7,18 @@ use serde::Serialize;
 use crate::auth::CredentialsDigest;
 use crate::http::request::cookies;
 
-/// What a client's request contains for the backend to authenticate it.
+/// Parts of a client's request with which the backend authenticates the client.
 #[derive(Debug, Serialize)]
 pub(super) struct Credentials<'a> {
     pub(super) token: Option<&'a str>,
-    /// Headers and cookies listed in `backend.headers` and `backend.cookies`.
+    /// Headers listed in `backend.headers`.
     pub(super) headers: BTreeMap<&'a str, Cow<'a, str>>,
+    /// Cookies listed in `backend.cookies`.
     pub(super) cookies: BTreeMap<&'a str, &'a str>,
 }
 
 impl<'a> Credentials<'a> {
-    /// Returns the headers and cookies with these names.
+    /// Returns the headers and cookies with these names, without a token.
     pub(super) fn in_headers(
         headers: &'a HeaderMap,
         (names, cookies): (&'a [HeaderName], &'a [String]),
@@ -30,7 +31,7 @@ impl<'a> Credentials<'a> {
     }
 
     pub(super) fn digest(&self) -> CredentialsDigest {
-        CredentialsDigest::of(&serde_json::to_vec(self).expect("maps of text are serialised"))
+        CredentialsDigest::of(&serde_json::to_vec(self).expect("maps of text can be serialised"))
     }
 }
 

@@ -9,12 +9,12 @@ unsafe extern "C" {
     fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
 }
 
-/// Looks up host names only in `/etc/hosts` and by DNS, which needs no module of glibc. Without this call, a
+/// Restricts the lookup of host names to `/etc/hosts` and DNS, which need no modules of glibc. Without this call, a
 /// statically linked server loads the modules that `/etc/nsswitch.conf` names, and can crash if they belong to
-/// another version of glibc than its own.
+/// another version of glibc.
 ///
 /// # Errors
-/// Fails if the process has other threads, which may look up names at the same time, or with glibc's error.
+/// Returns glibc's error. Also fails if the process has other threads, which might look up names at the same time.
 pub fn use_only_hosts_and_dns() -> io::Result<()> {
     if __libc_single_threaded.load(Ordering::Relaxed) == 0 {
         return Err(io::Error::other("the process has other threads"));

@@ -34,14 +34,14 @@ pub fn record_receive_times(socket: impl AsFd) -> io::Result<()> {
     if result == -1 {
         return Err(io::Error::last_os_error());
     }
-    // Later changes of the wall clock are noticed.
+    // Record the offset of the wall clock, so that later changes are noticed.
     _ = WallClock::shared().offset(Clocks::read());
     Ok(())
 }
 
 /// Returns the time at which the kernel received the next unread byte of this connection, on CLOCK_MONOTONIC.
 /// If the kernel has merged it with later data, returns the time of the latest of these. `None` if there is no
-/// unread byte, its time was not recorded, or the wall clock has just been changed.
+/// unread byte, its time was not recorded, or the wall clock could not be read or was changed recently.
 ///
 /// # Errors
 /// The connection's error. The kernel reports it only once, so the caller must treat it as an error of the next read.

@@ -5,18 +5,18 @@ use std::mem;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often the clocks are read if the thread is interrupted in between.
+/// Maximum number of attempts to read the clocks without an interruption of the thread.
 const CLOCK_READS: usize = 10;
 
-/// Longest time between two reads of a clock without an interruption.
+/// Maximum time between two reads of a clock if the thread is not interrupted.
 const UNINTERRUPTED: Duration = Duration::from_micros(5);
 
-/// Difference between two offsets that shows that the wall clock was changed. Adjustments of its rate do not change
+/// Difference between two offsets above which the wall clock counts as changed. Adjustments of its rate do not change
 /// the offset, because they also adjust CLOCK_MONOTONIC.
 const CHANGE: Duration = Duration::from_millis(1);
 
-/// Time after a change during which recorded times are not used, because data may have been received before it.
-/// By the end, the server has read such data.
+/// Time after a change of the wall clock during which recorded times are not used, because they may be from before the
+/// change. When it has elapsed, the server has read the data that was received before the change.
 const SETTLING_TIME: Duration = Duration::from_secs(10);
 
 const UNKNOWN_OFFSET: i64 = i64::MIN;
@@ -72,7 +72,8 @@ impl WallClock {
         u64::try_from(converted).ok().map(|nanos| Duration::from_nanos(nanos).min(now))
     }
 
-    /// Returns the offset in nanoseconds, unless it has changed recently.
+    /// Records the current offset and returns it, in nanoseconds. `None` if the clocks could not be read, or if the
+    /// offset has changed recently.
     pub(crate) fn offset(&self, now: Option<Clocks>) -> Option<i64> {
         let Clocks { monotonic, wall } = now?;
         let nanos = |time: Duration| i64::try_from(time.as_nanos()).ok();
@@ -97,7 +98,7 @@ pub(crate) fn clock(id: libc::clockid_t) -> Duration {
     to_duration(now)
 }
 
-/// Times before the start of the clock do not occur.
+/// Converts a time of a clock. Negative times do not occur.
 pub(crate) fn to_duration(time: libc::timespec) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }

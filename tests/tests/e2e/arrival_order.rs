@@ -179,7 +179,7 @@ fn a_connection_over_tls_is_as_old_as_its_request() {
     }
 }
 
-/// The server reads the first part of the request's TLS record, which contains no plaintext.
+/// The server reads the first part of the request's TLS record, which it cannot decrypt yet.
 #[test]
 fn a_request_over_tls_is_as_old_as_the_first_byte_of_its_record() {
     let certificate = Certificate::generate();

@@ -5,7 +5,7 @@ use encke_tests::server::FREQUENT_PINGS;
 use encke_tests::waiting::MAX_LATENESS;
 use encke_tests::{RawClient, RunningServer};
 
-/// As in [`FREQUENT_PINGS`].
+/// Ping interval of [`FREQUENT_PINGS`].
 const INTERVAL: Duration = Duration::from_secs(6);
 
 /// Traffic does not postpone these pings, but it answers them. The client that sends nothing is disconnected.

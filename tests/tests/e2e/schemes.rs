@@ -8,7 +8,7 @@ use encke_tests::{Launch, RawClient, RunningServer};
 use encke_timeouts::TimerScheme;
 
 const TICK: Duration = Duration::from_millis(10);
-/// As in [`FREQUENT_PINGS`].
+/// Pong timeout and ping interval of [`FREQUENT_PINGS`].
 const PONG_TIMEOUT: Duration = Duration::from_secs(6);
 const INTERVAL: Duration = PONG_TIMEOUT;
 const WINDOW: Duration = Duration::from_millis(1500);

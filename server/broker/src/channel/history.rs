@@ -34,14 +34,14 @@ pub enum HistoryPart {
     Between { after: u64, before: u64 },
 }
 
-/// Which of the selected messages a history query returns.
+/// Limits of the result of a history query.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryLimit {
     /// Maximum number of messages.
     pub messages: usize,
     /// Maximum size of the messages, if there is one. A single message may be larger.
     pub bytes: Option<usize>,
-    /// Whether joins and leaves are left out.
+    /// Whether joins and leaves are omitted.
     pub without_notices: bool,
 }
 
@@ -80,7 +80,7 @@ impl<S: Copy> Channel<S> {
         let is_wanted = |message: &LogMessage| {
             !limit.without_notices || message.encoded().stamp().kind == ContentKind::Data
         };
-        // Messages next to the offset that the query names come first.
+        // Begin at the offset that the query names, so that the limits omit the most distant messages.
         let mut selected: Vec<_> = match part {
             HistoryPart::After(offset) => {
                 let after = state.log.since(offset.saturating_add(1));

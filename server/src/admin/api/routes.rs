@@ -153,7 +153,7 @@ pub(crate) fn find<'a>(
         }
     }
     if allowed.is_empty() {
-        // Such a path may have an unencoded slash in its parameter.
+        // The path may contain a parameter with an unencoded slash.
         let has_parameter = |route: &Route| {
             let prefix = route.path.split_once('{').map(|(prefix, _)| prefix);
             prefix.is_some_and(|prefix| prefix.starts_with("/api/") && path.starts_with(prefix))

@@ -72,7 +72,7 @@ impl SessionCell {
         self.lock().machine.outbox().sent()
     }
 
-    /// Whether a request is held for messages, and its hold time is not over.
+    /// Whether a request is being held until there are messages, and its hold time has not elapsed.
     #[must_use]
     pub(crate) fn is_holding(&self) -> bool {
         self.lock().machine.is_holding()

@@ -35,7 +35,7 @@ pub(super) struct Roster {
 
 impl Roster {
     /// Applies a notice. If `joins_per_minute` is not 0, the session must not have joined more often. The wheel
-    /// announces a held join up to `tick_ms` after it is due, so the next one may follow sooner by as much.
+    /// announces a held join up to `tick_ms` after it is due, so the next join may follow up to `tick_ms` sooner.
     fn apply(&mut self, notice: Notice, joins_per_minute: u32, tick_ms: u64) -> Verdict {
         let Notice { session, has_left, at_ms, .. } = &notice;
         if *has_left {

@@ -119,7 +119,7 @@ impl Simulation {
             return None;
         }
         let Some(session) = sessions.iter().find(|it| it.id == id) else {
-            // Skip a client to which the server has sent what the client has not read: it may report the end.
+            // Skip a client that has not read all bytes from the server: they may report the end of the session.
             if !wire.to_client.sent.is_empty() || !wire.to_client.arrived.is_empty() {
                 return None;
             }

@@ -37,7 +37,7 @@ fn warnings(server: &RunningServer, count: usize) -> Vec<(String, String, String
     all().iter().map(warning).collect()
 }
 
-/// A proxy that answers 404 while the backend is being deployed must not turn clients away for good.
+/// If a proxy answers 404 while the backend is being deployed, clients must be able to reconnect later.
 #[test]
 fn one_rule_decides_which_statuses_refuse_and_which_fail() {
     let backend = Backend::start();
@@ -76,7 +76,7 @@ fn one_rule_decides_which_statuses_refuse_and_which_fail() {
         }
         server.client();
     }
-    // The body makes no difference, since a proxy may answer a similar one.
+    // The body makes no difference, because a proxy may send a similar one.
     let refusal = BackendReply { status: 404, ..BackendReply::json(error("gone", "no such room")) };
     backend.reply_with(move |_| refusal.clone());
     client.assert_refused(call("x"), "unavailable");
@@ -130,7 +130,7 @@ fn status_401_suggests_a_wrong_secret() {
     let expected = ["subscribe", "publish", "call"]
         .map(|hook| (hook.to_owned(), hook.to_owned(), problem.to_owned(), Some(401)));
     assert_eq!(warnings(&server, 3), expected);
-    // A client without credentials gets this status from many backends.
+    // Many backends answer with this status if a client has no credentials.
     let server = launch_without_keys(&backend, &["connect"]).start();
     assert_eq!(Client::refusal_code(server.public, ""), 4102);
     server.logs.await_line("the backend answered 401");
@@ -164,7 +164,7 @@ fn each_mistake_in_answers_is_logged() {
     assert_eq!(logged, mistakes.map(|(_, problem)| problem));
 }
 
-/// A misspelled field must not let the client's own channel or data through.
+/// If a field is misspelled, the client's own channel and data must not be accepted.
 #[test]
 fn answers_with_unknown_fields_allow_nothing() {
     let backend = Backend::start();

@@ -4,7 +4,7 @@
 mod call;
 // Authentication of clients.
 mod connect;
-// Answers that are failures, and what the log says about them.
+// Answers that count as failures, and the log lines about them.
 mod failures;
 // Clients that must not affect each other.
 mod isolation;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 const ROOM: &str = "room-7";
 
-/// Waits until the page shows the numbers from 1 to `last`, once each and in order. Skips its first `before`
-/// outputs.
+/// Waits until the page shows the numbers from 1 to `last`, once each and in order. Ignores the first `before`
+/// outputs of the page.
 #[track_caller]
 fn await_shown(page: &Script, before: usize, last: u64) {
     let expected = Value::from_iter((1..=last).map(|number| format!("anonymous: {number}")));

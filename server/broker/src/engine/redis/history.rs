@@ -17,8 +17,8 @@ use crate::engine::error::EngineError;
 use crate::engine::log_engine::History;
 use crate::engine::response::EngineResponse;
 
-/// Number of entries read at once if the result is limited in bytes, or has no joins and leaves: Redis limits only the
-/// number.
+/// Maximum number of entries read at once if the result is limited in bytes or omits joins and leaves, because Redis
+/// can limit only the number of entries.
 const STEP: usize = 32;
 
 impl<S: Subscriber> RedisClient<S> {

@@ -102,7 +102,7 @@ impl LogEntry {
         self.text.as_ref().map_or(0, |(user, data)| user.as_ref().map_or(0, String::len) + data.len())
     }
 
-    /// Whether this is a published message, rather than a join or a leave.
+    /// Whether this is a valid message that was published, rather than a join or a leave.
     pub(super) fn is_data(&self) -> bool {
         self.content().is_some_and(|content| content.kind == ContentKind::Data)
     }

@@ -27,7 +27,7 @@ use crate::close::{CloseCode, CloseReason, SuspendReason};
 #[derive(Debug)]
 pub struct Session<C = ()> {
     phase_tag: PhaseTag,
-    /// Connection of the session, or else its last one.
+    /// Current connection of the session, or the last one if it has none.
     connection: ConnectionId,
     carrier: Carrier,
     delivery: DeliveryMode,
@@ -266,7 +266,7 @@ impl<C> Session<C> {
         matches!(self.ping, PingState::Writing)
     }
 
-    /// Whether a request is held for messages, and its hold time is not over.
+    /// Whether a request is being held until there are messages, and its hold time has not elapsed.
     #[must_use]
     pub fn is_holding(&self) -> bool {
         matches!(self.phase(), Phase::Attached(_)) && self.deadlines.client.is_some()

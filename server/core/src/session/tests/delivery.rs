@@ -248,7 +248,8 @@ fn at_most_once_a_late_failure_leaves_a_gap() {
     }
 }
 
-/// A client may keep the connection of an earlier poll open, and its kernel may give it up later.
+/// A client may keep an earlier poll's connection open, and that connection may fail after the answer to a later
+/// poll.
 #[test]
 fn at_most_once_a_late_failure_of_an_earlier_poll_changes_nothing() {
     let mut client = PollingClient::new(DeliveryMode::AtMostOnce, 64);

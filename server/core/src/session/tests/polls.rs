@@ -405,7 +405,7 @@ fn a_stream_holds_a_request_while_it_pings() {
     assert_eq!(timed.armed(), [Deadline::Ping, Deadline::PollHold]);
     assert!(timed.session.is_holding());
     assert_eq!(timed.wait(710), [fired(Deadline::PollHold, 710), Output::AnswerPoll(A)]);
-    assert!(!timed.session.is_holding(), "the request is to be answered");
+    assert!(!timed.session.is_holding(), "the hold time has elapsed");
     assert_eq!(timed.on(711, A, ConnectionInput::Released), NOTHING);
     assert_eq!(timed.on(720, A, hold(0)), [Output::AnswerPoll(A)]);
     assert!(!timed.session.is_holding());

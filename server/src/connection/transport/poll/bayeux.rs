@@ -13,6 +13,7 @@ use crate::client::bayeux::{end_pause_advice, final_reply};
 use crate::connection::transport::bayeux_arrays::{append_event, array_len, write_array};
 use crate::session::{Channel, DeliveryWriter};
 
+/// Pause before the next poll after an answer that only reports gaps.
 const PAUSE_AFTER_GAPS: Duration = Duration::from_secs(1);
 
 /// Response to a request with a `/meta/connect`: messages, then the replies to the request's other messages,
@@ -82,8 +83,8 @@ impl ConnectResponseWriter {
     }
 
     pub(super) fn respond(&mut self, attachment: &Attachment) -> PollResponse {
-        // Without acknowledgements, gaps are reported again if the answer may be lost, as when a proxy resets each
-        // connection after one answer. The pause keeps this from becoming a fast loop.
+        // Without acknowledgements, gaps are reported again if the answer may have been lost, for example because a
+        // proxy resets each connection after one answer. The pause prevents a fast loop of such polls.
         let has_only_gaps = self.seq.is_some() && self.events.is_empty();
         let advice = self.advice.or_else(|| {
             if has_only_gaps && self.acknowledged.is_none() {

@@ -176,8 +176,8 @@ impl<S: Socket, D: WebSocketDialect, H: Send + 'static> Protocol<S> for WebSocke
     }
 
     fn answer(&mut self, link: &mut Link<'_, Commands<D::Dialect>>) {
-        // The signal for the end of a hold may be late: messages have ended that hold, and the client has sent its
-        // next request, which is held.
+        // A late signal may be for an earlier hold, which messages have ended. The client's next request is held now,
+        // and must not be answered.
         if !self.dialect.has_buffered() && link.attachment.session.is_holding() {
             return;
         }

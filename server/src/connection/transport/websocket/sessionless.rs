@@ -30,7 +30,7 @@ pub(crate) struct SessionlessSocket<S> {
     read: Vec<u8>,
     /// When the kernel received the first byte of the message that is being received.
     message_received: Option<Duration>,
-    /// When the kernel received the first byte of the next read. It is known before the read ends if TLS has taken
+    /// When the kernel received the first byte of the next read. Known before the read completes if TLS has read
     /// part of a record.
     next_received: Option<Duration>,
     fragments: Fragments,
@@ -83,8 +83,8 @@ impl<S: Socket> SessionlessSocket<S> {
         }
     }
 
-    /// Handles the first frame of the input, and returns its message if it completes one. The outer `None` means
-    /// that no frame is complete.
+    /// Handles the first frame of the input. Returns the text message that the frame completes, if any. The outer
+    /// `None` means that no frame is complete.
     fn take_frame(&mut self) -> Result<Option<Option<(String, Arrival)>>, Ending> {
         let max_message = self.services.settings.max_message;
         let decoded = decode(&mut self.read, &mut self.fragments, max_message)
