@@ -12,7 +12,7 @@ const SUCCESS_HOLDS: Duration = Duration::from_secs(10);
 /// Number of owners whose requests must fail before requests of all clients are rejected: fewer may be the
 /// cause of the failures.
 const FAILING_OWNERS: usize = 3;
-/// Number of failing callers up to which further callers of the same owners are remembered.
+/// Number of failing callers beyond which only callers of new owners are remembered.
 const MAX_FAILING: usize = 16;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);

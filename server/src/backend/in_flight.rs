@@ -147,7 +147,7 @@ mod tests {
     }
 
     impl InFlight {
-        /// Takes permits for each caller in turn until none gets any.
+        /// Takes permits for each caller in turn until no caller gets one.
         fn take_all(self: &Arc<Self>, hook: HookKind, callers: &[HookCaller]) -> Vec<InFlightPermit> {
             let mut permits = Vec::new();
             loop {

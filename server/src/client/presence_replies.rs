@@ -62,7 +62,7 @@ impl PresenceReplies {
                 EngineResponse::Ready(reply) => ready(reply).boxed().shared(),
                 EngineResponse::Pending(reply) => reply.shared(),
             };
-            // `peek` requires a poll.
+            // Poll the reply once, because `peek` only returns the result of an earlier poll.
             _ = reply.clone().now_or_never();
             self.insert(channel, RecentReply { asked_at: now, changes, reply: reply.clone() });
             reply

@@ -11,8 +11,8 @@ use crate::{Expiry, Tick, TimerKey, TimingWheel, WorkBudget};
 /// A tick so distant that the wheel never reaches the entries left in its slot.
 const FAR: u64 = 1 << 40;
 
-/// Panics if there are more holes than half the number of timers that the pages can hold, plus the holes that
-/// may be added before a sweep takes effect.
+/// Panics if timers and holes together exceed one and a half times the number of timers that the pages can hold,
+/// plus the holes that may be added before a sweep takes effect.
 #[track_caller]
 fn check_few_holes<T>(wheel: &TimingWheel<T>) {
     let room = wheel.pages() * usize::try_from(OWNERS_PER_PAGE).expect("a page is small");

@@ -46,7 +46,8 @@ impl TimerChannel {
     }
 }
 
-/// State of a timer after it has fired, which depends on its owner (see `WheelLoop::announced_state`).
+/// Treatment of a timer that has fired. In the server, it depends on the timer's owner (see
+/// `WheelLoop::announced_state`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum ExpiryPolicy {
     Rearm,

@@ -64,7 +64,7 @@ pub(crate) struct ClientLink {
 pub(super) struct ResumeOffer {
     pub(super) session: String,
     pub(super) seq: Option<u64>,
-    /// Whether the server has never sent the seq.
+    /// Whether the seq is higher than any that the server has sent.
     pub(super) is_future: bool,
 }
 
