@@ -6,7 +6,6 @@ use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::{Advice, MessageReply, Reconnect};
 
 use super::{Attachment, Services, retry_delay};
-use crate::session::SessionCell;
 
 /// Pause before the next poll of a client that also polls over another connection. Without it, each poll
 /// would cause the other one to be answered, in an endless loop.
@@ -26,8 +25,8 @@ pub(crate) fn advice(services: &Services) -> Advice {
 
 /// Returns advice that ends a pause, if the client was advised to pause. A client continues to pause until it
 /// receives different advice.
-pub(crate) fn end_pause_advice(session: &SessionCell) -> Option<Advice> {
-    session.set_pause_advised(false).then(|| Advice::pause(Duration::ZERO))
+pub(crate) fn end_pause_advice(Attachment { session, mailbox, .. }: &Attachment) -> Option<Advice> {
+    session.end_pause(mailbox.id).then(|| Advice::pause(Duration::ZERO))
 }
 
 /// Returns the reply that ends a session or its connection. Records whether it advises the client to pause.
@@ -39,7 +38,7 @@ pub(crate) fn final_reply<'a>(
     let Attachment { session, services, .. } = attachment;
     let reply = refuse_with(reply, code, services);
     if reply.advice.is_some_and(|advice| advice.is_pause()) {
-        session.set_pause_advised(true);
+        session.note_pause();
     }
     reply
 }

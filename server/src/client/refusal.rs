@@ -81,7 +81,7 @@ impl Refusal {
             Self::Request(_) | Self::Unidentified(_) => false,
         };
         if is_overloaded || matches!(code, CloseCode::Replaced | CloseCode::Moved) {
-            session.set_pause_advised(true);
+            session.note_pause();
         }
         if is_overloaded {
             // Advise the client to retry: the session still exists.

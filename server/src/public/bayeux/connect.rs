@@ -44,7 +44,7 @@ pub(super) fn connect(
     let (hold, browser, advice) = match hold_for(wanted, session, requester, &context.bayeux.browsers) {
         Ok(browser) => (wanted, browser, is_first.then(|| advice(services))),
         Err(advice) => {
-            session.set_pause_advised(true);
+            session.note_pause();
             (Duration::ZERO, None, Some(advice))
         }
     };

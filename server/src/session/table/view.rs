@@ -5,7 +5,7 @@ use std::time::Duration;
 use encke_broker::channel::{Member, MemberPhase};
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
-use encke_core::session::{Deadline, Phase, SessionTimeouts};
+use encke_core::session::{ConnectionId, Deadline, Phase, SessionTimeouts};
 
 use super::cell::SessionCell;
 use super::mailbox::Mailbox;
@@ -165,8 +165,16 @@ impl SessionCell {
         self.lock().poll_advice.all
     }
 
-    /// Records whether the client is advised to pause before its next poll. Returns the previous value.
-    pub(crate) fn set_pause_advised(&self, pause: bool) -> bool {
-        std::mem::replace(&mut self.lock().poll_advice.pause, pause)
+    /// Records that the client is advised to pause before its next poll, or may not have received the advice that ends
+    /// the pause.
+    pub(crate) fn note_pause(&self) {
+        self.lock().poll_advice.pause = true;
+    }
+
+    /// Records that an answer on this connection ends the pause. Returns whether there is a pause to end. An answer on a
+    /// connection that the client has replaced ends none.
+    pub(crate) fn end_pause(&self, connection: ConnectionId) -> bool {
+        let mut state = self.lock();
+        state.machine.is_latest_connection(connection) && std::mem::take(&mut state.poll_advice.pause)
     }
 }

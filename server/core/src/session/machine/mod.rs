@@ -266,6 +266,12 @@ impl<C> Session<C> {
         matches!(self.ping, PingState::Writing)
     }
 
+    /// Whether no connection has been attached after this one.
+    #[must_use]
+    pub fn is_latest_connection(&self, connection: ConnectionId) -> bool {
+        self.connection == connection
+    }
+
     /// Whether a request is being held until there are messages, and its hold time has not elapsed.
     #[must_use]
     pub fn is_holding(&self) -> bool {

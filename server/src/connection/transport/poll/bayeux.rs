@@ -88,10 +88,10 @@ impl ConnectResponseWriter {
         let has_only_gaps = self.seq.is_some() && self.events.is_empty();
         let advice = self.advice.or_else(|| {
             if has_only_gaps && self.acknowledged.is_none() {
-                attachment.session.set_pause_advised(true);
+                attachment.session.note_pause();
                 return Some(Advice::pause(PAUSE_AFTER_GAPS));
             }
-            end_pause_advice(&attachment.session)
+            end_pause_advice(attachment)
         });
         self.pause = advice.and_then(|advice| advice.interval).unwrap_or_default();
         let ack = self.acknowledged.map(|before| Ack::UpTo(self.seq.unwrap_or(before)));

@@ -100,6 +100,8 @@ impl UnconfirmedAnswer {
 
     /// Reports to the session that the client may not have received the answer.
     pub(crate) fn report_lost(&self, services: &Services) {
+        // The answer may have ended a pause.
+        self.session.note_pause();
         services.sessions.lifecycle.handle_connection(
             &self.session,
             self.connection,

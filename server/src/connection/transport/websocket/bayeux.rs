@@ -123,7 +123,7 @@ impl WebSocketDialect for BayeuxSocket {
         self.unreported_gap = None;
         let Attachment { session, services, .. } = attachment;
         let is_first = session.mark_advised();
-        let pause = end_pause_advice(session);
+        let pause = end_pause_advice(attachment);
         let advice = if is_first { Some(advice(services)) } else { pause };
         let ack = self.bundle.is_some().then_some(Ack::UpTo(self.dialect.seq));
         let ext = Extensions { ack, encke: Some(&missed) };
