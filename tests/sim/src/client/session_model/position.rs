@@ -69,8 +69,10 @@ impl ChannelPosition {
             return Err(format!("message {offset} arrived at {self:?} and names no newer epoch"));
         }
         if let Some(next) = named.or(must_name.then(|| log.epoch())) {
-            // A new epoch of the log has continued the former one, with all its messages.
-            if !log.continues_from(&self.epoch, next, self.up_to) {
+            // A new epoch of the log has continued the former one, with all its messages. If the client subscribed
+            // again, messages from before the reply may still arrive.
+            let up_to = if offset <= self.requested_up_to { offset - 1 } else { self.up_to };
+            if !log.continues_from(&self.epoch, next, up_to) {
                 if !has_gone_back {
                     return Err(format!(
                         "message {offset} arrived at {self:?}, which the new epoch {next} does not continue"
