@@ -93,7 +93,7 @@ export type State =
   /** Reconnects after `delay_ms`, or when the page becomes visible or online. Reason `token`: the function failed, or returned no token. */
   | { state: "waiting"; reason: string; delay_ms?: number }
   /**
-   * Final. Closed by the server (`kicked`, `replaced`, `unauthorized`, `token_expired` if `token` is not a function, ...), by
+   * Final. Closed by the server (`kicked`, `replaced`, `unauthorized`, `token_expired` if `token` is a string, ...), by
    * `close` (`normal`), because the function `token` returned null (`no_token`), or because a fixed token is malformed (`token`).
    */
   | { state: "closed"; reason: string };

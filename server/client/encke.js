@@ -226,8 +226,10 @@ export function connect(url, options = {}) {
       mine.retry_ms = 0;
       session = {};
     }
-    if (isFinal || (reason === "token_expired" && isFixed)) {
-      if (REFUSALS.test(reason)) console.warn(`encke: closed by the server for good: ${reason}; see the server's log`);
+    // Only WebSockets send cookies.
+    if (!token && at && reason === "unauthorized") isFinal = at = 0;
+    if (isFinal || (reason === "token_expired" && isFixed && token)) {
+      if (REFUSALS.test(reason)) console.warn(`encke: closed for good: ${reason}; see the server's log`);
       return finish(reason);
     }
     for (const command of commands.values()) {

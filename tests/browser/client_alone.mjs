@@ -357,7 +357,7 @@ const rules = {
         await turn();
         assert.deepEqual([client.state, of("state").at(-1).reason], ["closed", reason]);
       });
-      assert.deepEqual(refusals, [`encke: closed by the server for good: ${reason}; see the server's log`]);
+      assert.deepEqual(refusals, [`encke: closed for good: ${reason}; see the server's log`]);
     }
     const warnings = await warningsOf(async () => {
       const { of } = await begin({ token: "not a token" });
@@ -366,6 +366,11 @@ const rules = {
       await client.close();
     });
     assert.equal(warnings.length, 1);
+    // Without a token, the cookies may still be valid.
+    const { client: byCookie } = await begin();
+    Socket.all[0].closes(4003, "token_expired");
+    await next(2);
+    await byCookie.close();
     const trimmed = await begin({ token: "a.b.c\n" });
     assert.equal(Socket.all[0].query.token, "a.b.c");
     await trimmed.client.close();
@@ -373,6 +378,20 @@ const rules = {
       const { client } = await begin({ token });
       assert.equal(Socket.all[0].query.token, undefined);
       await client.close();
+    }
+  },
+
+  async "a client that is refused on another transport, which sends no cookies, goes back to WebSocket"() {
+    const { fetch } = globalThis;
+    globalThis.fetch = async () => Response.json({ error: { code: "unauthorized", message: "unauthorized" } }, { status: 401 });
+    try {
+      const { client, of } = await begin({ transports: ["websocket", "poll"] });
+      Socket.all[0].closes(1006);
+      await next(2);
+      assert(of("state").some(({ transport }) => transport === "poll") && client.state !== "closed");
+      await client.close();
+    } finally {
+      globalThis.fetch = fetch;
     }
   },
 

@@ -90,7 +90,7 @@ fn a_client_does_not_retry_a_rejected_token() {
             let client = kind.start(&server, server.public, &json!({"channels": ["news"], "token": token}));
             assert_eq!(await_closed(&client), reason, "{kind:?}");
             if reason != "token" {
-                let warning = format!("closed by the server for good: {reason}");
+                let warning = format!("closed for good: {reason}");
                 until("the reason is printed", || client.stderr_text().contains(&warning));
             }
         }
