@@ -106,6 +106,11 @@ impl Validator<'_> {
                 &key("prefix"),
                 "must not be empty: settings for all other channels belong in [channel]",
             );
+            self.require(
+                !prefix.contains('*'),
+                &key("prefix"),
+                "must not contain `*`: it is the beginning of the names, such as \"desk-\"",
+            );
             let fits = prefix.len() <= channel.name_bytes;
             self.require(fits, &key("prefix"), "must not be longer than a name (channel.name_bytes)");
             let name = ChannelName::new_allowing_dots(prefix, channel.name_bytes);

@@ -639,6 +639,7 @@ fn invalid_namespaces_are_refused() {
             "`namespace[2].prefix` … \"a\" is the `prefix` of another",
         ),
         ("{prefix=''}", &[], "`namespace[0].prefix` … must not be empty"),
+        ("{prefix='desk-*'}", &[], "`namespace[0].prefix` … must not contain `*`"),
         ("{prefix='$user:'}", &[], "`namespace[0].prefix` … names that begin with `$` are reserved"),
         ("{prefix='a,b'}", &[], "`namespace[0].prefix` … must not contain control characters or commas"),
         ("{prefix='abcd'}", &["channel.name_bytes=3"], "`namespace[0].prefix` … must not be longer"),
