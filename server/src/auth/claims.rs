@@ -133,11 +133,17 @@ fn parse_join(claim: Option<&Value>, permissions: &Permissions) -> Result<Box<[B
     channels.iter().map(name).collect()
 }
 
+/// The times of this century in milliseconds, which no backend means as seconds.
+const IN_MILLISECONDS: std::ops::Range<f64> = 1e12..4.2e12;
+
 fn parse_date(
     name: &'static str,
     claim: Option<&Value>,
     rounding: Duration,
 ) -> Result<Option<UnixTime>, AuthError> {
+    if claim.and_then(Value::as_f64).is_some_and(|date| IN_MILLISECONDS.contains(&date)) {
+        return Err(AuthError::BadClaim { claim: name, problem: "is in milliseconds instead of seconds" });
+    }
     claim
         .map(|value| {
             numeric_date(value, rounding)

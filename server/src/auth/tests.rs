@@ -229,6 +229,7 @@ fn claims_are_checked() {
         (r#"{"sub":"a","exp":1699999999.999}"#, Err(AuthError::Expired)),
         (r#"{"sub":"a","exp":0}"#, Err(AuthError::Expired)),
         (r#"{"sub":"a","exp":18446744073709551615}"#, Ok(())),
+        (r#"{"sub":"a","exp":1700000001000}"#, bad("exp", "is in milliseconds instead of seconds")),
         (r#"{"sub":"a","exp":null}"#, Ok(())),
         (r#"{"sub":"a","exp":"1700000001"}"#, bad("exp", "is not a number of seconds since 1970")),
         (r#"{"sub":"a","exp":-1}"#, bad("exp", "is not a number of seconds since 1970")),
