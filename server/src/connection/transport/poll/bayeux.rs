@@ -13,9 +13,6 @@ use crate::client::bayeux::{end_pause_advice, final_reply};
 use crate::connection::transport::bayeux_arrays::{append_event, array_len, write_array};
 use crate::session::{Channel, DeliveryWriter};
 
-/// Pause before the next poll after an answer that only reports gaps.
-const PAUSE_AFTER_GAPS: Duration = Duration::from_secs(1);
-
 /// Response to a request with a `/meta/connect`: messages, then the replies to the request's other messages,
 /// then the reply to the `/meta/connect`.
 #[derive(Debug)]
@@ -83,16 +80,7 @@ impl ConnectResponseWriter {
     }
 
     pub(super) fn respond(&mut self, attachment: &Attachment) -> PollResponse {
-        // Without acknowledgements, gaps are reported again if the answer may have been lost, for example because a
-        // proxy resets each connection after one answer. The pause prevents a fast loop of such polls.
-        let has_only_gaps = self.seq.is_some() && self.events.is_empty();
-        let advice = self.advice.or_else(|| {
-            if has_only_gaps && self.acknowledged.is_none() {
-                attachment.session.note_pause();
-                return Some(Advice::pause(PAUSE_AFTER_GAPS));
-            }
-            end_pause_advice(attachment)
-        });
+        let advice = self.advice.or_else(|| end_pause_advice(attachment));
         self.pause = advice.and_then(|advice| advice.interval).unwrap_or_default();
         let ack = self.acknowledged.map(|before| Ack::UpTo(self.seq.unwrap_or(before)));
         let ext = Extensions { ack, encke: Some(&self.missed) };

@@ -99,8 +99,6 @@ fn assert_lost_answers_are_reported<S: Transport>(
             let gap = &gaps(&answer)[0];
             let range = json!([gap["from"], gap["to"]]);
             assert_eq!(range, json!([number, number]), "{end:?}, {headers:?}: {answer:?}");
-            // If this answer may be lost as well, the gap is reported again. The pause prevents a fast loop.
-            assert_eq!(connect_reply(&answer)["advice"]["interval"], 1_000);
         }
     }
     await_closed();
