@@ -99,11 +99,10 @@ impl<C> Session<C> {
     /// Handles another input in a step that has already fired the due deadlines.
     pub fn handle_without_timeouts(&mut self, step: &mut StepContext<'_>, input: Input) {
         match (self.phase(), input) {
-            (Phase::Moved, Input::Connection(connection, ConnectionInput::AnswerLost))
-                if connection == self.connection =>
-            {
-                self.answer_lost();
-            }
+            (
+                Phase::BetweenPolls | Phase::Suspended | Phase::Moved,
+                Input::Connection(connection, ConnectionInput::AnswerLost),
+            ) if self.is_latest_connection(connection) => self.answer_lost(),
             (Phase::Moved, Input::MoveFailed) => self.end(step, None, CloseReason::Draining),
             (Phase::Closed(_) | Phase::Moved, _) | (_, Input::MoveFailed) => {}
             (_, Input::Attach(attach)) if attach.seq.is_some_and(|seq| seq > self.outbox.seq()) => {}
@@ -121,10 +120,6 @@ impl<C> Session<C> {
             (Phase::Attached(current), Input::Connection(connection, input)) if connection == current => {
                 self.handle_connection_input(step, current, input);
             }
-            (
-                Phase::BetweenPolls | Phase::Suspended,
-                Input::Connection(connection, ConnectionInput::AnswerLost),
-            ) if connection == self.connection => self.answer_lost(),
             // Ignore input from replaced or lost connections.
             (Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended, Input::Connection(..)) => {}
             (Phase::Attached(current), Input::Request(request)) => {
