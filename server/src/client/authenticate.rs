@@ -53,9 +53,9 @@ impl Services {
             token: caller.token(token).filter(|_| !self.access.auth.needs_token()),
             ..Credentials::in_headers(headers, backend.forwarded_names())
         };
+        let digest = credentials.digest();
         if let Some(resume) = &request.session.resume {
-            let (seq, digest) = (request.session.seq, credentials.digest());
-            if let Some(identity) = self.identity_to_resume(resume, seq, &own, digest) {
+            if let Some(identity) = self.identity_to_resume(resume, request.session.seq, &own, digest) {
                 return AuthDecision { identity: Ok(identity), only_resume: true };
             }
             if request.session.only_resume && self.sessions.find(resume).is_none() {
@@ -63,13 +63,14 @@ impl Services {
                 return decide(Ok(own));
             }
         }
-        decide(self.call_connect_hook(backend, (caller.address, credentials), request, own).await)
+        let client = (caller.address, credentials, digest);
+        decide(self.call_connect_hook(backend, client, request, own).await)
     }
 
     async fn call_connect_hook(
         &self,
         backend: &Arc<Backend>,
-        (address, credentials): (IpAddr, Credentials<'_>),
+        (address, credentials, digest): (IpAddr, Credentials<'_>, CredentialsDigest),
         request: &AdmitRequest,
         own: Identity,
     ) -> AuthResult {
@@ -81,7 +82,6 @@ impl Services {
             let detail = "limits.sessions_per_second_per_address";
             return refused(CloseCode::Overloaded, RefusalReason::SessionRate, detail);
         }
-        let digest = credentials.digest();
         let Credentials { token, headers, cookies } = credentials;
         let hook_request = ConnectHookRequest {
             transport: Transport::from(request.session.kind).into(),
