@@ -28,6 +28,8 @@ impl ReplayRun<'_> {
     /// Saves the session, and continues with the restored copy.
     pub(super) fn restart(&mut self) {
         self.handle(Input::Move);
+        // The old process learns of a lost answer before it saves the session.
+        self.settle_last_poll();
         let record = self.session.snapshot().expect("the session has moved");
         let outbox = Outbox::restore(&record.outbox, self.max_unacked, |log, _, _| {
             Some(self.world.logs.get(usize::try_from(log).expect("small")))
