@@ -168,7 +168,8 @@ impl<S: Socket, P: Protocol<S>> Connection<S, P> {
     fn handle_signals(&mut self, signals: Signals) -> StepResult {
         self.park_timer.note_signals(signals);
         self.is_due |= signals.contains(Signals::ANSWER);
-        self.backlog.has_more |= signals.contains(Signals::READ);
+        // An answer includes the gaps that the session has held until now.
+        self.backlog.has_more |= signals.contains(Signals::READ) || signals.contains(Signals::ANSWER);
         if let Some(code) = signals.close_code() {
             let (protocol, mut link) = self.split();
             return protocol.released(code, &mut link);

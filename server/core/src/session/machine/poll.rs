@@ -24,6 +24,7 @@ impl<C> Session<C> {
     /// Requests that the held request be answered. For a poll, this is the last output.
     pub(super) fn answer_held(&mut self, step: &mut StepContext<'_>, current: ConnectionId) {
         self.begin_answer();
+        self.outbox.release_gaps();
         step.outputs.push(Output::AnswerPoll(current));
     }
 
@@ -160,7 +161,15 @@ impl<C> Session<C> {
                 if is_answered {
                     self.outbox.acknowledge(self.outbox.sent());
                 }
+                // Some proxies reset the connection after each answer, so that every answer may be lost.
+                let holds_gaps = matches!(attach.kind, ConnectionKind::Poll { .. })
+                    && self.phase() == Phase::BetweenPolls
+                    && !is_answered
+                    && self.outbox.has_sent_only_gaps();
                 self.outbox.resume_with_gaps(when_full, is_answered);
+                if holds_gaps {
+                    self.outbox.hold_gaps();
+                }
             }
             (seq, _) => self.outbox.resume(seq, when_full),
         }

@@ -37,6 +37,7 @@ use notice::Notice;
 pub use notices::MAX_END_NOTICES;
 use rare_state::RareState;
 pub use resume::ClientPosition;
+use resume::ResendMode;
 use ring::{EntryKind, ReplayRing, RingEntry};
 pub use snapshot::MAX_OFFSET;
 use subscription::Subscription;
@@ -47,9 +48,7 @@ pub use turn::{LogBounds, SubscriptionSlot, SubscriptionView, Turn, TurnOutcome,
 pub struct Outbox<C> {
     ring: ReplayRing,
     when_full: WhenFull,
-    /// Whether messages to be resent are reported as gaps instead, because the client must not receive
-    /// duplicates.
-    resends_as_gaps: bool,
+    resend_mode: ResendMode,
     /// Last seq sent on the current connection. Later entries of the ring are to be resent.
     sent: u64,
     /// Last seq that the client has acknowledged.
@@ -74,7 +73,7 @@ impl<C> Outbox<C> {
         Self {
             ring: ReplayRing::new(max_unacked.max(1)),
             when_full: WhenFull::Stop,
-            resends_as_gaps: false,
+            resend_mode: ResendMode::Messages,
             sent: 0,
             acknowledged: 0,
             overlaps: false,
@@ -151,6 +150,9 @@ impl<C> Outbox<C> {
     /// Returns the subscription to serve next, if any.
     #[must_use]
     pub fn next_turn(&self) -> Option<Turn> {
+        if self.resend_mode == ResendMode::HeldGaps && self.next_ready().is_none() {
+            return None;
+        }
         if let Some(slot) = self.next_notice() {
             return Some(Turn { slot: SubscriptionSlot(slot), from: self.get(slot)?.cursor + 1 });
         }
@@ -171,7 +173,9 @@ impl<C> Outbox<C> {
     #[must_use]
     pub fn needs_log(&self) -> bool {
         let next = self.ring.get(self.sent + 1).filter(|_| {
-            self.next_notice().is_none() && self.next_pending_gap().is_none() && !self.resends_as_gaps
+            self.next_notice().is_none()
+                && self.next_pending_gap().is_none()
+                && self.resend_mode == ResendMode::Messages
         });
         next.is_some_and(|entry| matches!(entry.kind(), EntryKind::Message))
     }
@@ -243,15 +247,17 @@ impl<C> Outbox<C> {
                 self.sent = seq;
                 TurnOutcome::Gap { seq, range }
             }
-            EntryKind::Message if entry.offset >= log.first && !self.resends_as_gaps => {
+            EntryKind::Message if entry.offset >= log.first && self.resend_mode == ResendMode::Messages => {
                 let count = usize::try_from(in_run).unwrap_or(usize::MAX).min(at_most);
                 self.sent += count as u64;
                 // Only sending new messages can make the subscription catch up.
                 TurnOutcome::Messages { seq, offset: entry.offset, count, caught_up: false }
             }
             EntryKind::Message => {
-                let missing_count =
-                    if self.resends_as_gaps { in_run } else { in_run.min(log.first - entry.offset) };
+                let missing_count = match self.resend_mode {
+                    ResendMode::Messages => in_run.min(log.first - entry.offset),
+                    ResendMode::Gaps | ResendMode::HeldGaps => in_run,
+                };
                 self.sent += missing_count;
                 TurnOutcome::Gap {
                     seq: self.sent,
@@ -273,6 +279,7 @@ impl<C> Outbox<C> {
         self.pop_up_to(self.ring.dropped() + excess);
         self.ring.push(entry, count);
         self.sent = self.ring.last_seq();
+        self.resend_mode = ResendMode::Messages;
     }
 
     fn pop_up_to(&mut self, seq: u64) {

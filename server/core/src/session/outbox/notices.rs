@@ -154,6 +154,7 @@ impl<C> Outbox<C> {
         self.remove_notice(slot);
         if notice.sent_after.is_none() {
             self.push_notice(slot);
+            self.release_gaps();
         }
         self.update_has_notices();
     }

@@ -11,6 +11,17 @@ pub struct ClientPosition {
     pub confirmed: u64,
 }
 
+/// How entries are resent that the client may not have received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResendMode {
+    /// As messages.
+    Messages,
+    /// As gaps, because the client must not receive duplicates.
+    Gaps,
+    /// As gaps, but not before there is something new to send, or the client's request must be answered.
+    HeldGaps,
+}
+
 impl<C> Outbox<C> {
     /// Prepares the outbox for a new connection whose client has everything up to `seq`. If the client does
     /// not report a seq, the last acknowledgement is used instead.
@@ -48,13 +59,32 @@ impl<C> Outbox<C> {
         if !was_answered {
             self.requeue_notices_after(seq);
         }
-        self.resends_as_gaps = true;
+        self.resend_mode = ResendMode::Gaps;
+    }
+
+    /// Whether the last connection has sent gaps for all that it had to resend, and nothing new.
+    #[must_use]
+    pub fn has_sent_only_gaps(&self) -> bool {
+        self.resend_mode != ResendMode::Messages && self.next_turn().is_none()
+    }
+
+    /// After [`Self::resume_with_gaps`]: sends the gaps only together with the next new message or notice. A
+    /// client that polls again after each lost answer would otherwise receive the same gaps in an endless loop.
+    pub fn hold_gaps(&mut self) {
+        self.resend_mode = ResendMode::HeldGaps;
+    }
+
+    /// Ends [`Self::hold_gaps`], because the client's request must be answered.
+    pub fn release_gaps(&mut self) {
+        if self.resend_mode == ResendMode::HeldGaps {
+            self.resend_mode = ResendMode::Gaps;
+        }
     }
 
     fn continue_after(&mut self, ClientPosition { seq, confirmed }: ClientPosition, when_full: WhenFull) {
         let seq = seq.min(self.seq());
         self.when_full = when_full;
-        self.resends_as_gaps = false;
+        self.resend_mode = ResendMode::Messages;
         self.catching_up = true;
         self.sent = seq;
         self.clear_pending_gaps();
