@@ -12,6 +12,9 @@ pub(crate) enum BayeuxSubscription {
     Requested(String, u64),
     /// A subscribe or unsubscribe is pending or was lost.
     Unknown,
+    /// The client has subscribed again before all replies to its unsubscribes had arrived, so they do not show the
+    /// state.
+    SubscribedAgain,
     Active(BayeuxLogPosition),
 }
 
@@ -38,11 +41,13 @@ impl BayeuxSubscription {
         *self = Self::Active(BayeuxLogPosition { epoch, low, high: last, up_to: low, answered: low });
     }
 
-    /// Records the reply to an unsubscribe. If two unsubscribes were pending, the client may have subscribed
-    /// again after the first reply; the state of the subscription is then unknown.
+    /// Records the reply to an unsubscribe. If several unsubscribes were pending, the client may have subscribed
+    /// again after the first reply.
     pub(super) fn unsubscribed(&mut self) {
-        let is_subscribing_again = matches!(self, Self::Requested(..) | Self::Active(_));
-        *self = if is_subscribing_again { Self::Unknown } else { Self::Inactive };
+        *self = match self {
+            Self::Requested(..) | Self::Active(_) | Self::SubscribedAgain => Self::SubscribedAgain,
+            Self::Inactive | Self::Unknown => Self::Inactive,
+        };
     }
 
     pub(super) fn lose_position(&mut self) {
