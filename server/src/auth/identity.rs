@@ -143,8 +143,22 @@ impl BackendClaims {
     /// according to the client's token, and `credentials` the digest of what the backend has received.
     ///
     /// # Errors
-    /// [`AuthError`], as for a token, or if the claims do not say who the client is.
+    /// The problem, if a claim is not valid, or if the claims do not say who the client is.
     pub(crate) fn identity(
+        self,
+        own: Identity,
+        credentials: CredentialsDigest,
+        now: UnixTime,
+    ) -> Result<Identity, String> {
+        self.checked_identity(own, credentials, now).map_err(|error| match error {
+            AuthError::BadClaim { claim, problem } => format!("`{claim}` {problem}"),
+            AuthError::Expired => "`exp` has passed".to_owned(),
+            AuthError::NotYetValid => "`nbf` is in the future".to_owned(),
+            error => error.to_string(),
+        })
+    }
+
+    fn checked_identity(
         self,
         own: Identity,
         credentials: CredentialsDigest,

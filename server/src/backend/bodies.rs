@@ -89,16 +89,13 @@ const DEFAULT_REFUSAL: &str = "denied by the backend";
 const MAX_CODE_BYTES: usize = 64;
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// Fields that every response may have. They state whether the request is allowed.
-const DECISION_FIELDS: [&str; 2] = ["allow", "error"];
-
 impl HookKind {
-    /// Returns the fields of an approving response, except for [`DECISION_FIELDS`].
-    fn response_fields(self) -> &'static [&'static str] {
+    /// Returns the fields of an approving response.
+    fn approval_fields(self) -> &'static [&'static str] {
         match self {
             Self::Connect => &BackendClaims::FIELDS,
-            Self::Subscribe => &["channel"],
-            Self::Publish => &["channel", "data"],
+            Self::Subscribe => &["allow", "channel"],
+            Self::Publish => &["allow", "channel", "data"],
             Self::Call => &["data"],
         }
     }
@@ -154,11 +151,13 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, MalformedResponse>
     Ok(parsed)
 }
 
-/// Checks that an approving response has no unknown fields.
+/// Checks that an approving response has no unknown fields. Every response may have `allow`, but only some hooks need
+/// it, so the error suggests it only for these.
 fn check_fields(hook: HookKind, body: &[u8]) -> Result<(), MalformedResponse> {
-    let known = [&DECISION_FIELDS, hook.response_fields()].concat();
+    let known = [hook.approval_fields(), &["error"]].concat();
     let fields: BTreeMap<String, IgnoredAny> = parse(body)?;
-    let Some(unknown) = fields.keys().find(|name| !known.contains(&name.as_str())) else { return Ok(()) };
+    let unknown = fields.keys().find(|name| *name != "allow" && !known.contains(&name.as_str()));
+    let Some(unknown) = unknown else { return Ok(()) };
     let hint = match nearest(unknown, &known) {
         Some(name) => format!("did you mean `{name}`?"),
         None => format!("`{}` accepts {}", <&str>::from(hook), known.join(", ")),
@@ -221,13 +220,14 @@ mod tests {
             (
                 Subscribe,
                 r#"{"allow":true,"data":1}"#,
-                Some("unknown field `data`; `subscribe` accepts allow, error, channel"),
+                Some("unknown field `data`; `subscribe` accepts allow, channel, error"),
             ),
             (
                 Call,
                 r#"{"data":1,"channel":"b"}"#,
-                Some("unknown field `channel`; `call` accepts allow, error, data"),
+                Some("unknown field `channel`; `call` accepts data, error"),
             ),
+            (Call, r#"{"alow":true}"#, Some("unknown field `alow`; `call` accepts data, error")),
             (Connect, r#"{"sub":"a","expp":1}"#, Some("unknown field `expp`; did you mean `exp`?")),
             (Connect, r#"{"sub":"a","exp":1,"iss":"b","channels":{"x":[]},"allow":true,"error":null}"#, None),
             (Subscribe, r#"{"allow":true,"channel":"b"}"#, None),

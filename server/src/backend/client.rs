@@ -96,14 +96,15 @@ impl Backend {
         (&self.settings.headers, &self.settings.cookies)
     }
 
-    /// Calls the backend. The request is sent by a task that this function spawns, so dropping the returned
-    /// future does not cancel it.
-    pub(crate) fn call<T: DeserializeOwned + Send + 'static>(
+    /// Calls the backend. `interpret` checks and converts an approving answer; if it fails, the answer is not valid.
+    /// The request is sent by a task that this function spawns, so dropping the returned future does not cancel it.
+    pub(crate) fn call<T: DeserializeOwned, U: Send + 'static>(
         self: &Arc<Self>,
         hook: HookKind,
         caller: HookCaller,
         request: &(impl Serialize + ?Sized),
-    ) -> BoxFuture<'static, Result<T, HookError>> {
+        interpret: impl FnOnce(T) -> Result<U, String> + Send + 'static,
+    ) -> BoxFuture<'static, Result<U, HookError>> {
         let body = serde_json::to_vec(request).expect("all keys are strings");
         let begun = self.admit(hook, &caller, body.len());
         let (permit, admitted) = match begun {
@@ -116,7 +117,7 @@ impl Backend {
         let (sender, answer) = oneshot::channel();
         let this = Arc::clone(self);
         self.executor.spawn(Box::pin(async move {
-            let answer = this.exchange(hook, &caller, admitted, body).await;
+            let answer = this.exchange(hook, &caller, admitted, body, interpret).await;
             drop(permit);
             // Ignore the error: the receiver may have been dropped.
             let _ = sender.send(answer);
@@ -139,15 +140,16 @@ impl Backend {
         Ok((permit, admitted.ok_or(HookError::Unavailable)?))
     }
 
-    async fn exchange<T: DeserializeOwned>(
+    async fn exchange<T: DeserializeOwned, U>(
         &self,
         hook: HookKind,
         caller: &HookCaller,
         admitted: BreakerPass,
         body: Vec<u8>,
-    ) -> Result<T, HookError> {
+        interpret: impl FnOnce(T) -> Result<U, String>,
+    ) -> Result<U, HookError> {
         let begun = self.timeouts.clock().now();
-        let outcome = self.post(hook, body).await;
+        let outcome = self.post(hook, body, interpret).await;
         let answer = match outcome {
             Ok(answer) => {
                 self.record_success(hook);
@@ -165,11 +167,12 @@ impl Backend {
     }
 
     /// Sends the request and reads the response. The inner result is the backend's decision.
-    async fn post<T: DeserializeOwned>(
+    async fn post<T: DeserializeOwned, U>(
         &self,
         hook: HookKind,
         body: Vec<u8>,
-    ) -> Result<Result<T, HookError>, HookFailure> {
+        interpret: impl FnOnce(T) -> Result<U, String>,
+    ) -> Result<Result<U, HookError>, HookFailure> {
         let Self { settings, client, timeouts, .. } = self;
         let target = self.target(hook).expect("only configured hooks are called");
         let id = data_encoding::BASE64URL_NOPAD.encode(&self.entropy.bytes::<12>());
@@ -178,6 +181,12 @@ impl Backend {
         let reply = reply.map_err(|error| self.failed(hook, HookFailure::Outbound(error), None))?;
         match reply.status {
             status if status.is_success() => parse_response(hook, &reply.body)
+                .and_then(|answer| match answer {
+                    Ok(approved) => {
+                        interpret(approved).map(Ok).map_err(|problem| MalformedResponse::new(&problem))
+                    }
+                    Err(refused) => Ok(Err(refused)),
+                })
                 .map_err(|malformed| self.failed(hook, HookFailure::Malformed(malformed), Some(&reply))),
             status if is_refusal(status) => Ok(Err(self.refusal(hook, &reply))),
             _ => Err(self.failed(hook, HookFailure::of_status(&reply), Some(&reply))),
@@ -187,12 +196,14 @@ impl Backend {
     /// Returns the error for a response whose 4xx status refuses the request.
     fn refusal(&self, hook: HookKind, reply: &OutboundResponse) -> HookError {
         let status = reply.status;
-        // The client is authenticated already, so the backend probably rejects the server's signature.
-        if status == StatusCode::UNAUTHORIZED && hook != HookKind::Connect {
-            self.report(hook, &HookProblem::Unauthorized(status), Some(reply));
-        }
         let message = match parse_response::<IgnoredAny>(hook, &reply.body) {
             Ok(Err(refused)) => return refused,
+            // The backend may have rejected the server's signature, so a client must not give up. This is no failure
+            // for the circuit breaker, because the backend may also mean that this client is not logged in.
+            _ if status == StatusCode::UNAUTHORIZED => {
+                self.report(hook, &HookProblem::Unauthorized, Some(reply));
+                return HookError::Unavailable;
+            }
             Err(malformed) if malformed.is_too_long => {
                 let message = format!("the backend answered {status}, but {malformed}");
                 self.report(hook, &HookProblem::Failure(&HookFailure::Malformed(malformed)), Some(reply));
@@ -201,11 +212,6 @@ impl Backend {
             _ => format!("the backend answered {status}"),
         };
         HookError::Refused { code: None, message }
-    }
-
-    /// Logs that the content of an approving response cannot be used. The request is denied.
-    pub(crate) fn report_invalid(&self, hook: HookKind, problem: &str) {
-        self.failed(hook, HookFailure::Malformed(MalformedResponse::new(problem)), None);
     }
 
     /// Logs a failure and returns it.

@@ -1,10 +1,9 @@
 //! Requests that get no usable response.
 
-use encke_base::outbound::{OutboundError, OutboundResponse};
+use encke_base::outbound::{OutboundError, OutboundResponse, excerpt};
 use hyper::StatusCode;
 use hyper::header::LOCATION;
 
-use super::excerpt::excerpt;
 use super::hook::HookError;
 use super::malformed::MalformedResponse;
 

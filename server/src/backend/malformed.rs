@@ -1,6 +1,6 @@
 //! Responses that the server cannot use. They deny the request, and the log says what is wrong with them.
 
-use super::excerpt::excerpt;
+use encke_base::outbound::excerpt;
 
 /// Problem of a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,7 +8,6 @@
 mod bodies;
 mod breaker;
 mod client;
-mod excerpt;
 mod failure;
 mod hook;
 mod in_flight;

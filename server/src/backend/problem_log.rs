@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use encke_base::locks::Mutex;
-use encke_base::outbound::{OutboundResponse, Target};
+use encke_base::outbound::{OutboundResponse, Target, excerpt};
 use encke_core::Timestamp;
-use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 
-use super::excerpt::excerpt;
 use super::failure::HookFailure;
 use super::hook::HookKind;
 use crate::admission::LogThrottle;
@@ -25,8 +23,10 @@ const MAX_CAUSES: usize = 64;
 pub(super) enum HookProblem<'a> {
     #[error(transparent)]
     Failure(&'a HookFailure),
-    #[error("the backend answered {0}: does it have another secret than backend.secret?")]
-    Unauthorized(StatusCode),
+    #[error(
+        "the backend answered 401: it may have another secret than backend.secret; to refuse the client, it must answer 403"
+    )]
+    Unauthorized,
 }
 
 /// Log with at most one line a minute about each cause.
@@ -36,7 +36,7 @@ pub(super) struct ProblemLog {
 }
 
 impl ProblemLog {
-    /// Logs a problem. `reply` is `None` if the backend did not reply, or if the reply is no longer available.
+    /// Logs a problem. `reply` is `None` if the backend did not reply.
     pub(super) fn report(
         &self,
         (hook, target): (HookKind, &Target),
@@ -88,7 +88,7 @@ impl HookProblem<'_> {
                 "the backend's response is not valid: the request is denied"
             }
             Self::Failure(_) => "the backend has failed: the request is denied",
-            Self::Unauthorized(_) => "the backend has refused a request",
+            Self::Unauthorized => "the backend has rejected a request of the server: it is denied",
         }
     }
 }

@@ -94,15 +94,11 @@ impl Services {
         };
         let hook_caller = HookCaller { owner: QuotaOwner::new(own.shared_user(), address), session: None };
         let by_backend = RefusalReason::Backend;
-        match backend.call::<BackendClaims>(HookKind::Connect, hook_caller, &hook_request).await {
-            Ok(claimed) => match claimed.identity(own, digest, self.timeouts.clock().unix_now()) {
-                Ok(identity) => Ok(identity),
-                Err(error) => {
-                    backend.report_invalid(HookKind::Connect, &error.to_string());
-                    let detail = format!("the backend's answer is not valid: {error}");
-                    refused(CloseCode::BackendFailed, by_backend, &detail)
-                }
-            },
+        let (own_identity, timeouts) = (own.clone(), Arc::clone(&self.timeouts));
+        let interpret =
+            move |claimed: BackendClaims| claimed.identity(own_identity, digest, timeouts.clock().unix_now());
+        match backend.call(HookKind::Connect, hook_caller, &hook_request, interpret).await {
+            Ok(identity) => Ok(identity),
             Err(error @ HookError::Refused { .. }) => {
                 refused(CloseCode::Unauthorized, by_backend, &error.to_string())
             }

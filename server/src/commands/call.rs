@@ -2,9 +2,8 @@ use encke_broker::engine::EngineResponse;
 use encke_core::dialect::{CommandError, ErrorCode, Success};
 use encke_core::message::CompactJson;
 use futures_util::FutureExt;
-use serde_json::value::RawValue;
 
-use super::errors::{bad_data, invalid_answer};
+use super::errors::bad_data;
 use super::{CommandContext, StartedCommand};
 use crate::backend::{CallResult, HookKind, HookRequest};
 
@@ -20,23 +19,20 @@ pub(super) fn call(context: CommandContext<'_>, method: &str, data: &str) -> Sta
         let message = format!("a method name must have 1 to {MAX_METHOD_BYTES} bytes");
         return Err(CommandError { code: ErrorCode::Malformed, message });
     }
-    let Some(answer) = context.ask::<CallResult>(HookKind::Call, || HookRequest {
+    let request = || HookRequest {
         method: Some(method),
         data: serde_json::from_str(data.as_str()).ok(),
         ..HookRequest::default()
-    }) else {
+    };
+    // Make the data compact, because it has to fit on one line of an event stream.
+    let interpret = |CallResult { data }| {
+        let compact = CompactJson::parse(data.get()).map_err(|error| format!("`data`: {error}"))?;
+        Ok(compact.into_owned())
+    };
+    let Some(answer) = context.ask(HookKind::Call, request, interpret) else {
         let message = "no backend accepts calls (backend.call)".to_owned();
         return Err(CommandError { code: ErrorCode::UnknownCommand, message });
     };
-    let called = async move {
-        // Make the data compact, because it has to fit on one line of an event stream.
-        Ok(Success::Called { data: compact(&answer.await?.data)?.into() })
-    };
+    let called = async move { Ok(Success::Called { data: answer.await?.as_str().to_owned().into() }) };
     Ok(EngineResponse::Pending(called.boxed()))
-}
-
-/// Removes white space, and checks that the JSON is valid for every parser.
-fn compact(data: &RawValue) -> Result<String, CommandError> {
-    let compact = CompactJson::parse(data.get()).map_err(|error| invalid_answer(&error))?;
-    Ok(compact.as_str().to_owned())
 }

@@ -34,32 +34,35 @@ impl CommandContext<'_> {
         self.services.sessions.lifecycle.handle_client_input(self.session, self.source, input)
     }
 
-    /// Asks the backend about a command. `None` if this hook is disabled.
-    pub(super) fn ask<'r, T: DeserializeOwned + Send + 'static>(
+    /// Asks the backend about a command. `interpret` is that of [`Backend::call`](crate::backend::Backend::call).
+    /// `None` if this hook is disabled.
+    pub(super) fn ask<'r, T: DeserializeOwned, U: Send + 'static>(
         self,
         hook: HookKind,
         request: impl FnOnce() -> HookRequest<'r>,
-    ) -> Option<HookAnswer<T>> {
+        interpret: impl FnOnce(T) -> Result<U, String> + Send + 'static,
+    ) -> Option<HookAnswer<U>> {
         let Self { session, services, source } = self;
-        services.ask(session, || session.quota_owner(source), hook, request)
+        services.ask(session, || session.quota_owner(source), hook, request, interpret)
     }
 }
 
 impl Services {
     /// Calls the backend on behalf of a session. The request counts against the quota owner that `owner` returns.
     /// Returns `None` if the hook is disabled.
-    pub(super) fn ask<'r, T: DeserializeOwned + Send + 'static>(
+    pub(super) fn ask<'r, T: DeserializeOwned, U: Send + 'static>(
         &self,
         session: &SessionCell,
         owner: impl FnOnce() -> QuotaOwner,
         hook: HookKind,
         request: impl FnOnce() -> HookRequest<'r>,
-    ) -> Option<HookAnswer<T>> {
+        interpret: impl FnOnce(T) -> Result<U, String> + Send + 'static,
+    ) -> Option<HookAnswer<U>> {
         let backend = self.access.backend_for(hook)?;
         let (id, identity) = (session.id(), session.identity());
         let request = HookRequest { session: Some(id.to_string()), user: identity.user(), ..request() };
         let caller = HookCaller { owner: owner(), session: Some(id.number()) };
-        let answer = backend.call::<T>(hook, caller, &request);
+        let answer = backend.call(hook, caller, &request, interpret);
         Some(answer.map(|answer| answer.map_err(CommandError::from)).boxed())
     }
 }

@@ -1,7 +1,5 @@
 //! Conversion of errors to the error codes of the dialects.
 
-use std::fmt::Display;
-
 use encke_broker::channel::InvalidChannelName;
 use encke_broker::engine::EngineError;
 use encke_core::dialect::{CommandError, ErrorCode};
@@ -70,12 +68,6 @@ pub(super) fn engine_failed(error: EngineError) -> CommandError {
         EngineError::Overloaded => ErrorCode::Overloaded,
     };
     CommandError { code, message: error.to_string() }
-}
-
-/// Returns the error for an unusable response from the backend. The client is not at fault.
-pub(super) fn invalid_answer(error: &dyn Display) -> CommandError {
-    let message = format!("the backend's answer is not valid: {error}");
-    CommandError { code: ErrorCode::BackendError, message }
 }
 
 impl From<HookError> for CommandError {

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use encke_base::quota::QuotaOwner;
-use encke_broker::channel::ChannelName;
+use encke_broker::channel::{ChannelName, InvalidChannelName};
 use encke_broker::engine::EngineResponse;
 use encke_core::dialect::CommandError;
 use futures_util::FutureExt;
 
 use super::CommandContext;
-use super::errors::{bad_channel, forbidden, invalid_answer, not_allowed};
+use super::errors::{bad_channel, forbidden, not_allowed};
 use crate::auth::{Identity, Permission};
 use crate::backend::{Approval, HookKind, HookRequest};
 use crate::client::Services;
@@ -26,7 +26,8 @@ impl CommandContext<'_> {
         permission: Permission,
         text: &str,
     ) -> Result<ChannelName, CommandError> {
-        let name = self.services.channel_name(permission, text)?;
+        let max_bytes = self.services.settings.channel_name_bytes;
+        let name = channel_name(permission, text, max_bytes).map_err(bad_channel)?;
         self.services.check(&self.session.identity(), permission, &name)?;
         Ok(name)
     }
@@ -68,14 +69,17 @@ impl Services {
             return EngineResponse::Ready(allowed.map(|()| subscribed));
         }
         let request = || HookRequest { channel: Some(name.as_str()), ..HookRequest::default() };
-        let Some(answer) = self.ask::<Approval>(session, owner, HookKind::Subscribe, request) else {
+        let interpret = self.approved_name(permission);
+        let interpret = move |Approval { channel, .. }| interpret(channel);
+        let Some(answer) = self.ask(session, owner, HookKind::Subscribe, request, interpret) else {
             return EngineResponse::Ready(Ok(name.clone()));
         };
         let (services, session) = (Arc::clone(self), self.sessions.table.clone_handle(session));
         let name = name.clone();
         let approved = async move {
-            let Some(other) = answer.await?.channel else { return Ok(name) };
-            services.replaced_channel(HookKind::Subscribe, &session.identity(), permission, &other)
+            let Some(other) = answer.await? else { return Ok(name) };
+            services.check(&session.identity(), permission, &other)?;
+            Ok(other)
         };
         EngineResponse::Pending(approved.boxed())
     }
@@ -88,19 +92,21 @@ impl Services {
         }
     }
 
-    fn channel_name(&self, permission: Permission, text: &str) -> Result<ChannelName, CommandError> {
+    /// Returns a function that parses the channel that the backend names instead of the client's. The server's own
+    /// [checks](Self::check) remain to be made.
+    pub(super) fn approved_name(
+        &self,
+        permission: Permission,
+    ) -> impl FnOnce(Option<String>) -> Result<Option<ChannelName>, String> + use<> {
         let max_bytes = self.settings.channel_name_bytes;
-        match permission {
-            Permission::Publish => ChannelName::for_publish(text, max_bytes),
-            Permission::Subscribe | Permission::Presence | Permission::History => {
-                ChannelName::new(text, max_bytes)
-            }
+        move |text| {
+            let name = text.map(|text| channel_name(permission, &text, max_bytes)).transpose();
+            name.map_err(|error| format!("`channel`: {error}"))
         }
-        .map_err(bad_channel)
     }
 
     /// Makes the server's own checks.
-    fn check(
+    pub(super) fn check(
         &self,
         identity: &Identity,
         permission: Permission,
@@ -122,22 +128,17 @@ impl Services {
             }
         }
     }
+}
 
-    /// Returns the channel that the backend names instead of the client's, if the server's own checks allow it.
-    pub(super) fn replaced_channel(
-        &self,
-        hook: HookKind,
-        identity: &Identity,
-        permission: Permission,
-        text: &str,
-    ) -> Result<ChannelName, CommandError> {
-        let name = self.channel_name(permission, text).map_err(|error| {
-            if let Some(backend) = self.access.backend_for(hook) {
-                backend.report_invalid(hook, &format!("`channel`: {error}"));
-            }
-            invalid_answer(&error)
-        })?;
-        self.check(identity, permission, &name)?;
-        Ok(name)
+fn channel_name(
+    permission: Permission,
+    text: &str,
+    max_bytes: usize,
+) -> Result<ChannelName, InvalidChannelName> {
+    match permission {
+        Permission::Publish => ChannelName::for_publish(text, max_bytes),
+        Permission::Subscribe | Permission::Presence | Permission::History => {
+            ChannelName::new(text, max_bytes)
+        }
     }
 }

@@ -7,7 +7,7 @@ use encke_core::dialect::{PublishKey, Success};
 use encke_core::message::{CompactJson, Content};
 use futures_util::FutureExt;
 
-use super::errors::{bad_data, engine_failed, invalid_answer};
+use super::errors::{bad_data, engine_failed};
 use super::{CommandContext, CommandOutcome, StartedCommand};
 use crate::auth::Permission;
 use crate::backend::{Approval, HookKind, HookRequest};
@@ -25,26 +25,29 @@ pub(super) fn publish(
     let (creator, identity) = (session.quota_owner(source), session.identity());
     let id = key.map(|key| PublishId { publisher: session.publisher(), key: key.as_str().into() });
     let content = Content { user: identity.user().map(Into::into), ..data.into() };
-    let Some(answer) = context.ask::<Approval>(HookKind::Publish, || HookRequest {
+    let request = || HookRequest {
         channel: Some(channel.as_str()),
         data: serde_json::from_str(content.data.as_str()).ok(),
         ..HookRequest::default()
-    }) else {
+    };
+    let approved_name = services.approved_name(Permission::Publish);
+    let interpret = |Approval { channel, data, .. }: Approval| {
+        let data = data.as_deref().map(|data| CompactJson::parse(data.get()).map(CompactJson::into_owned));
+        let data = data.transpose().map_err(|error| format!("`data`: {error}"))?;
+        Ok((approved_name(channel)?, data))
+    };
+    let Some(answer) = context.ask(HookKind::Publish, request, interpret) else {
         let published = services.logs.engine.append(&channel, &creator, &content, id.as_ref());
         return Ok(published.map(outcome));
     };
     let (services, content) = (Arc::clone(services), content.into_owned());
     let published = async move {
-        let Approval { channel: other, data, .. } = answer.await?;
-        let replace = |other: String| {
-            services.replaced_channel(HookKind::Publish, &identity, Permission::Publish, &other)
-        };
-        let channel = other.map_or(Ok(channel), replace)?;
-        let data = data.as_deref().map(|data| CompactJson::parse(data.get()));
-        let content = match data.transpose().map_err(|error| invalid_answer(&error))? {
-            Some(data) => Content { data, ..content },
-            None => content,
-        };
+        let (other, data) = answer.await?;
+        if let Some(other) = &other {
+            services.check(&identity, Permission::Publish, other)?;
+        }
+        let (channel, data) = (other.unwrap_or(channel), data.unwrap_or(content.data));
+        let content = Content { data, ..content };
         outcome(services.logs.engine.append(&channel, &creator, &content, id.as_ref()).into_future().await)
     };
     Ok(EngineResponse::Pending(published.boxed()))

@@ -7,7 +7,8 @@ const MAX_EXCERPT_BYTES: usize = 200;
 const SECRET_CHARS: usize = 24;
 
 /// Returns the beginning of a text on one line, without words that may be secrets.
-pub(super) fn excerpt(body: &[u8]) -> String {
+#[must_use]
+pub fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(MAX_EXCERPT_BYTES)]);
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.+/=~".contains(c);
     let mut shown = String::new();

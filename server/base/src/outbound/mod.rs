@@ -6,6 +6,7 @@
 
 mod backoff;
 mod client;
+mod excerpt;
 mod pending;
 mod signature;
 #[cfg(feature = "simulation")]
@@ -14,6 +15,7 @@ mod target;
 
 pub use backoff::Backoff;
 pub use client::{OutboundClient, OutboundError, OutboundResponse, Trust};
+pub use excerpt::excerpt;
 pub use pending::Pending;
 pub use signature::{Secret, headers};
 #[cfg(feature = "simulation")]

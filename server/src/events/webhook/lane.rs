@@ -1,11 +1,10 @@
 //! The task that delivers the events of one lane.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use encke_base::outbound::{Backoff, OutboundError, headers};
+use encke_base::outbound::{Backoff, OutboundError, OutboundResponse, excerpt, headers};
 use futures_util::future::select;
 use hyper::StatusCode;
 
@@ -19,11 +18,35 @@ const MAX_SHUTDOWN_PAUSE: Duration = Duration::from_millis(250);
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-enum DeliveryFailure {
-    #[error("webhook answered {0}")]
-    Status(StatusCode),
+pub(super) enum DeliveryFailure {
+    #[error("the receiver answered {status}")]
+    Status {
+        status: StatusCode,
+        /// Beginning of the body.
+        body: String,
+    },
+    #[error("the receiver answered 401: it may have another secret than webhook.secret")]
+    Unauthorized { body: String },
     #[error(transparent)]
     Outbound(#[from] OutboundError),
+}
+
+impl DeliveryFailure {
+    fn of_response(response: &OutboundResponse) -> Self {
+        let body = excerpt(&response.body);
+        match response.status {
+            StatusCode::UNAUTHORIZED => Self::Unauthorized { body },
+            status => Self::Status { status, body },
+        }
+    }
+
+    /// Returns the beginning of the response's body, if there was a response.
+    pub(super) fn body(&self) -> Option<&str> {
+        match self {
+            Self::Status { body, .. } | Self::Unauthorized { body } => Some(body),
+            Self::Outbound(_) => None,
+        }
+    }
 }
 
 impl Lane {
@@ -57,7 +80,7 @@ impl Lane {
         let mut backoff = Backoff::new();
         loop {
             let outcome = webhook.send(batch).await;
-            webhook.record_result(outcome.as_ref().err().map(|problem| problem as &dyn fmt::Display));
+            webhook.record_result(outcome.as_ref().err());
             let Err(problem) = outcome else { return webhook.counters.delivered(batch.events) };
             if clock.now() >= until {
                 let (name, events) = (&*webhook.settings.name, batch.events);
@@ -77,8 +100,8 @@ impl Webhook {
         let headers = headers(&batch.id, now, &batch.body, Some(&self.settings.secret));
         let settings = &self.settings;
         let reply = self.client.post(&settings.target, headers, batch.body.clone(), settings.timeout).await;
-        let status = reply?.status;
-        if status.is_success() { Ok(()) } else { Err(DeliveryFailure::Status(status)) }
+        let reply = reply?;
+        if reply.status.is_success() { Ok(()) } else { Err(DeliveryFailure::of_response(&reply)) }
     }
 
     /// Waits for `pause`, or less if the server is shutting down.

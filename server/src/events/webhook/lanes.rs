@@ -1,4 +1,3 @@
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::batch::{EventBatch, LaneQueue, MAX_BATCH_EVENTS};
 use super::event::{EventName, WebhookEvent};
+use super::lane::DeliveryFailure;
 use super::settings::WebhookSettings;
 
 /// Number of lanes per webhook. Each has at most one request in flight.
@@ -99,7 +99,7 @@ impl Webhook {
     }
 
     /// Records the result of a request, and logs changes between success and failure.
-    pub(super) fn record_result(&self, problem: Option<&dyn Display>) {
+    pub(super) fn record_result(&self, problem: Option<&DeliveryFailure>) {
         let webhook = &*self.settings.name;
         self.counters.requested(problem.is_none());
         let was_failing = self.is_failing.swap(problem.is_some(), Ordering::Relaxed);
@@ -108,7 +108,8 @@ impl Webhook {
                 tracing::info!(webhook, queued = self.pending.len(), "webhook recovered")
             }
             Some(problem) if !was_failing => {
-                tracing::warn!(webhook, %problem, "webhook request failed: events are queued and retried");
+                let (url, body) = (&self.settings.target, problem.body());
+                tracing::warn!(webhook, %url, %problem, body, "webhook request failed: events are queued and retried");
             }
             Some(problem) => tracing::debug!(webhook, %problem, "webhook request failed"),
             None => {}

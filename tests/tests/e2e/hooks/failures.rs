@@ -47,12 +47,12 @@ fn one_rule_decides_which_statuses_refuse_and_which_fail() {
     let (refused, failed) = ((4102, 401, "forbidden"), (4009, 200, "unavailable"));
     for (status, (close_code, http_status, code)) in [
         (400, refused),
-        (401, refused),
         (402, refused),
         (403, refused),
         (409, refused),
         (410, refused),
         (422, refused),
+        (401, failed),
         (404, failed),
         (405, failed),
         (408, failed),
@@ -123,18 +123,23 @@ fn status_401_suggests_a_wrong_secret() {
     let mut client = server.client_of("alice");
     for command in [subscribe("news"), publish(), call("x")] {
         for _ in 0..2 {
-            client.assert_refused(&command, "forbidden");
+            client.assert_refused(&command, "unavailable");
         }
     }
-    let problem = "the backend answered 401 Unauthorized: does it have another secret than backend.secret?";
-    let expected = ["subscribe", "publish", "call"]
-        .map(|hook| (hook.to_owned(), hook.to_owned(), problem.to_owned(), Some(401)));
-    assert_eq!(warnings(&server, 3), expected);
-    // Many backends answer with this status if a client has no credentials.
-    let server = launch_without_keys(&backend, &["connect"]).start();
-    assert_eq!(Client::refusal_code(server.public, ""), 4102);
-    server.logs.await_line("the backend answered 401");
-    assert_eq!(server.logs.count("backend.secret"), 0);
+    // Clients must not give up while the secrets differ. Users who are not logged in must not open the circuit breaker.
+    let server_that_authenticates = launch_without_keys(&backend, &["connect"]).start();
+    for _ in 0..6 {
+        assert_eq!(Client::refusal_code(server_that_authenticates.public, ""), 4009);
+    }
+    let problem = "the backend answered 401: it may have another secret than backend.secret; \
+                   to refuse the client, it must answer 403";
+    let warning = |hook: &str| (hook.to_owned(), hook.to_owned(), problem.to_owned(), Some(401));
+    assert_eq!(warnings(&server, 3), ["subscribe", "publish", "call"].map(warning));
+    assert_eq!(warnings(&server_that_authenticates, 1), [warning("connect")]);
+    let explained = BackendReply { status: 401, ..BackendReply::json(error("banned", "you are banned")) };
+    backend.reply_with(move |_| explained.clone());
+    assert_eq!(Client::refusal_code(server_that_authenticates.public, ""), 4102);
+    server.client_of("alice").assert_refused(call("x"), "banned");
 }
 
 /// A developer who corrects one mistake must see the next one.
@@ -143,10 +148,10 @@ fn each_mistake_in_answers_is_logged() {
     let mistakes = [
         (r#"{"sub":"alice","expp":1,"channels":{}}"#, "unknown field `expp`; did you mean `exp`?"),
         (r#"{"sub":"alice","chanels":{}}"#, "unknown field `chanels`; did you mean `channels`?"),
-        ("{}", "the token's `sub` is missing, and so are `anonymous` and `token`"),
-        (r#"{"sub":null}"#, "the token's `sub` is missing"),
-        (r#"{"anonymous":true}"#, "the token's `channels` is missing, which an anonymous client needs"),
-        (r#"{"sub":"alice","exp":"never"}"#, "the token's `exp` is not a number of seconds since 1970"),
+        ("{}", "`sub` is missing, and so are `anonymous` and `token`"),
+        (r#"{"sub":null}"#, "`sub` is missing"),
+        (r#"{"anonymous":true}"#, "`channels` is missing, which an anonymous client needs"),
+        (r#"{"sub":"alice","exp":"never"}"#, "`exp` is not a number of seconds since 1970"),
     ];
     let backend = Backend::start();
     let server = launch_without_keys(&backend, &["connect"]).start();

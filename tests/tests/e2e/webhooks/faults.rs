@@ -52,6 +52,22 @@ fn rejected_requests_are_repeated_unchanged() {
 }
 
 #[test]
+fn the_first_failure_is_logged_with_its_cause() {
+    let backend = Backend::start();
+    backend.reply_with(|_| BackendReply { status: 401, ..BackendReply::json("bad signature") });
+    let server = launch_with_webhook(&backend, r#""session.opened""#, "").start();
+    let _client = server.client();
+    let line = server.logs.await_line("webhook request failed");
+    for part in [
+        "the receiver answered 401: it may have another secret than webhook.secret",
+        "/encke",
+        "bad signature",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+}
+
+#[test]
 fn events_reach_a_backend_that_starts_later() {
     // Keep the port reserved.
     let (listener, address) = listen();

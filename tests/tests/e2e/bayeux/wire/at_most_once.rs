@@ -1,8 +1,10 @@
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use encke_tests::RunningServer;
-use encke_tests::bayeux::{BayeuxPolling, JSON, connect_now, events, post, publish, session};
+use encke_tests::bayeux::{
+    BayeuxPolling, JSON, connect, connect_now, events, post, publish, session, with_field,
+};
 use encke_tests::connection::{Dial, Transport};
 use encke_tests::server::IN_MEMORY;
 use encke_tests::tls::{VERSIONS, handshake_over};
@@ -136,4 +138,33 @@ fn assert_read_answers_are_not_reported<S: Transport>(server: &RunningServer, ov
         let answer = polls.response();
         assert_eq!((events(&answer), gaps(&answer)), (vec![json!(number)], &Value::Null));
     }
+}
+
+/// Some proxies reset the connection after each answer, so that the server counts every answer as lost.
+#[test]
+fn a_gap_is_not_repeated_in_a_loop() {
+    let server = RunningServer::with(&[IN_MEMORY]);
+    let before = server.open_descriptors();
+    let await_closed = || until("no connection is open", || server.open_descriptors() == before);
+    let id = polls(&server, |socket| socket).open(&["/news"]);
+    let hold = Duration::from_millis(1_500);
+    let connect_and_reset = || {
+        await_closed();
+        let socket = Dial::default().connect(server.public);
+        SockRef::from(&socket).set_linger(Some(Duration::ZERO)).expect("the socket accepts the option");
+        let mut polls = BayeuxPolling::over(socket);
+        let request = with_field(connect(&id), "advice", json!({ "timeout": hold.as_millis() as u64 }));
+        let began = Instant::now();
+        polls.requests.send(post("/bayeux", &format!("{JSON}Connection: close\r\n"), &request.to_string()));
+        let answer = polls.response();
+        let gap = &gaps(&answer)[0];
+        ((events(&answer), json!([gap["from"], gap["to"]])), began.elapsed() >= hold)
+    };
+    let (no_events, no_gap) = (vec![] as Vec<Value>, json!([null, null]));
+    server.admin.publish("/news", "a");
+    assert_eq!(connect_and_reset().0, (vec![json!("a")], no_gap));
+    assert_eq!(connect_and_reset().0, (no_events.clone(), json!([1, 1])));
+    assert_eq!(connect_and_reset(), ((no_events, json!([1, 1])), true), "the gap is repeated after the hold");
+    server.admin.publish("/news", "b");
+    assert_eq!(connect_and_reset().0, (vec![json!("b")], json!([1, 1])));
 }
