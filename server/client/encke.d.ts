@@ -196,6 +196,6 @@ export interface HistoryMessage<T = any> {
 /**
  * Connects to the server at this URL: `http://host:8000`, `https://...`, `ws://...`, or, in a page, a path on the page's own server.
  * The client appends paths such as `/ws`. Throws a `TypeError` if the URL already has one of them, a query or another
- * scheme, or if `channels` or `transports` is not a list.
+ * scheme, if `channels` or `transports` is not a list, or if `transports` is empty or has an unknown entry.
  */
 export function connect(url: string | { readonly href: string }, options?: Options): Client;

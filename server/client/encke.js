@@ -14,6 +14,7 @@ const REFUSALS = /unauthorized|forbidden|token_expired/;
 const TOKEN = /^[^\s<{"]+$/; // Excludes error pages. A backend may issue tokens other than JWTs.
 const OPTIONS = {
   connect: ["token", "channels", "transports", "persist", "hello_ms", "WebSocket"],
+  transports: ["websocket", "events", "poll"],
   channels: ["channel", "since", "last"],
   subscribe: ["since", "last"],
   publish: ["key"],
@@ -25,9 +26,12 @@ const clientCounts = {}; // Number of clients created in this page, by server.
 export function connect(url, options = {}) {
   checkOptions("connect", options);
   const { token, channels = [], persist = "tab", hello_ms = 10_000, WebSocket = globalThis.WebSocket } = options;
-  const { transports = ["websocket", "events", "poll"].slice(WebSocket ? 0 : 1) } = options;
+  const { transports = OPTIONS.transports.slice(WebSocket ? 0 : 1) } = options;
   for (const [name, value] of Object.entries({ channels, transports })) {
     if (!Array.isArray(value)) throw new TypeError(`encke: expected a list as the option ${name}, not a value of type ${typeof value}`);
+  }
+  if (!transports.length || transports.some((each) => !OPTIONS.transports.includes(each))) {
+    throw new TypeError(`encke: expected some of ${OPTIONS.transports.join(", ")} as the option transports, not [${transports}]`);
   }
   for (const each of channels) if (typeof each === "object") checkOptions("channels", each);
   const base = baseOf(url);
@@ -239,6 +243,8 @@ export function connect(url, options = {}) {
     let delay_ms = mine.retry_ms ?? Math.random() * Math.min(MAX_PAUSE_MS, 500 * 2 ** failures);
     // A transport that has worked is not blocked.
     const isBlocked = !mine.isOpen && !answered && (opened !== at || failures > 2) && at + 1 < transports.length;
+    const isNews = !isBlocked && opened === undefined && failures === 1 && reason !== "token";
+    if (isNews) console.warn(`encke: cannot connect to ${base}: ${reason}; the client retries`);
     failures += isBlocked ? 0 : 1;
     at = isBlocked ? at + 1 : Date.now() < betterAt ? opened : 0;
     if (status === 410 || status === 401) session = {};
@@ -519,19 +525,7 @@ function checkOptions(of, options) {
   options ??= {};
   const known = OPTIONS[of];
   for (const name of Object.keys(options)) {
-    if (known.includes(name)) continue;
-    const [nearest] = [...known].sort((one, other) => distance(name, one) - distance(name, other));
-    console.warn(`encke: unknown option ${name} of ${of}; the nearest is ${nearest}`);
+    if (!known.includes(name)) console.warn(`encke: unknown option ${name} of ${of}; the options are ${known.join(", ")}`);
   }
   return options;
-}
-
-// Levenshtein distance.
-function distance(from, to) {
-  let row = [...to, 0].map((_, column) => column);
-  for (const letter of from) {
-    let left = row[0] + 1;
-    row = row.map((above, column) => (left = column ? Math.min(left + 1, above + 1, row[column - 1] + (letter !== to[column - 1])) : left));
-  }
-  return row[to.length];
 }

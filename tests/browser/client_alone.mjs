@@ -426,7 +426,7 @@ const rules = {
     }
   },
 
-  async "an unknown option of any method is reported with the nearest option"() {
+  async "an unknown option of any method is reported with the known ones"() {
     const options = { chanels: [], Token: "a.b.c", webSocket: Socket, transport: ["poll"], helo_ms: 1, channels: ["chat", { channel: "news", lst: 5 }] };
     const warnings = await warningsOf(async () => {
       const { client } = await begin(options);
@@ -439,10 +439,11 @@ const rules = {
       client.history("news", { since: 5 });
       await client.close();
     });
-    const inConnect = [["chanels", "channels"], ["Token", "token"], ["webSocket", "WebSocket"], ["transport", "transports"], ["helo_ms", "hello_ms"]];
-    const expected = [...inConnect.map(([name, nearest]) => [name, "connect", nearest]), ["lst", "channels", "last"]];
-    expected.push(["kye", "publish", "key"], ["lst", "subscribe", "last"], ["lmit", "history", "limit"]);
-    assert.deepEqual(warnings, expected.map(([name, of, nearest]) => `encke: unknown option ${name} of ${of}; the nearest is ${nearest}`));
+    const of = { connect: "token, channels, transports, persist, hello_ms, WebSocket", channels: "channel, since, last" };
+    Object.assign(of, { publish: "key", subscribe: "since, last", history: "before, since, epoch, limit" });
+    const expected = ["chanels", "Token", "webSocket", "transport", "helo_ms"].map((name) => [name, "connect"]);
+    expected.push(["lst", "channels"], ["kye", "publish"], ["lst", "subscribe"], ["lmit", "history"]);
+    assert.deepEqual(warnings, expected.map(([name, kind]) => `encke: unknown option ${name} of ${kind}; the options are ${of[kind]}`));
   },
 
   async "a list option that is not a list is refused at once"() {
@@ -450,6 +451,23 @@ const rules = {
       const message = `encke: expected a list as the option ${name}, not a value of type ${typeof value}`;
       assert.throws(() => connect("http://host", { WebSocket: Socket, [name]: value }), { name: "TypeError", message });
     }
+  },
+
+  async "an unknown transport is refused at once"() {
+    for (const transports of [[], ["websockets"], ["poll", "sse"]]) {
+      const message = `encke: expected some of websocket, events, poll as the option transports, not [${transports}]`;
+      assert.throws(() => connect("http://host", { WebSocket: Socket, transports }), { name: "TypeError", message });
+    }
+  },
+
+  async "the first failed attempts to connect cause one warning"() {
+    const warnings = await warningsOf(async () => {
+      const { client } = await begin({ transports: ["websocket"] });
+      Socket.all[0].closes(1006);
+      for (const count of [2, 3]) (await next(count)).closes(1006);
+      await client.close();
+    });
+    assert.deepEqual(warnings, ["encke: cannot connect to http://127.0.0.1:1/: connection_lost; the client retries"]);
   },
 
   async "a transport that has worked is abandoned after three failures, others after one"() {
