@@ -8,13 +8,17 @@ use crate::Server;
 pub(super) fn banner(server: &Server, descriptors: u64) -> String {
     let (public, admin) = (server.public_address(), server.admin_address());
     let scheme = if server.has_tls() { "wss" } else { "ws" };
+    let url = match server.needs_token() {
+        true => format!("'{scheme}://{public}/ws?token=TOKEN'   (TOKEN: see encke token --help)"),
+        false => format!("{scheme}://{public}/ws"),
+    };
     let admin_scheme = if server.admin_has_tls() { "https" } else { "http" };
     format!(
         "encke {VERSION}
   clients      {scheme}://{public}/ws
   admin        {admin_scheme}://{admin}/
   descriptors  {descriptors}
-  try it       npx wscat -c {scheme}://{public}/ws
+  try it       npx wscat -c {url}
 "
     )
 }

@@ -103,6 +103,9 @@ enum ConfigCommand {
     Check {
         /// The configuration file.
         file: Option<PathBuf>,
+        /// The configuration file, as the server's flag.
+        #[arg(long, value_name = "FILE", conflicts_with = "file")]
+        config: Option<PathBuf>,
         #[command(flatten)]
         flags: ConfigFlags,
     },
@@ -121,7 +124,9 @@ impl CliCommand {
     fn execute(self) -> ExitCode {
         match self {
             Self::Config(ConfigCommand::Default) => print_result(config::default_file()),
-            Self::Config(ConfigCommand::Check { file, flags }) => check(&flags.settings(file)),
+            Self::Config(ConfigCommand::Check { file, config, flags }) => {
+                check(&flags.settings(file.or(config)))
+            }
             Self::Snapshot(SnapshotCommand::Show { file }) => match show(&file, unix_now()) {
                 Ok(text) => print_result(&text),
                 Err(error) => failure(&format!("{}: {error}", file.display())),

@@ -30,11 +30,13 @@ pub enum ConfigError {
         /// Position and description of the syntax error.
         message: String,
     },
-    #[error("unknown key `{key}` (set by {origin})")]
+    #[error("unknown key `{key}` (set by {origin}){}", did_you_mean(nearest.as_deref()))]
     UnknownKey {
         key: String,
         /// Where the value was set.
         origin: SettingSource,
+        /// The key that was probably meant.
+        nearest: Option<String>,
     },
     #[error("`{key}` (set by {origin}) was renamed: use `{new}`")]
     RenamedKey {
@@ -64,6 +66,10 @@ pub enum ConfigError {
     /// `--set` with an argument that has no `=`.
     #[error("--set {0}: expected KEY=VALUE")]
     NotAnAssignment(String),
+}
+
+fn did_you_mean(key: Option<&str>) -> String {
+    key.map(|key| format!("; did you mean `{key}`?")).unwrap_or_default()
 }
 
 impl ConfigError {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use encke_base::nearest::nearest;
 use toml::{Table, Value};
 
 use super::error::{ConfigError, ConfigErrors, SettingSource};
@@ -83,7 +84,7 @@ impl Layers {
                         let mut set = inner.keys().map(|name| format!("{key}.{name}"));
                         let old = set.find(|key| new_name(key).is_some());
                         let key = old.unwrap_or(key);
-                        self.errors.push(unknown_key(key, source.clone()));
+                        self.errors.push(self.unknown_key(key, source.clone()));
                     } else {
                         self.add_table(&key, inner, source);
                     }
@@ -165,10 +166,31 @@ impl Layers {
 
     fn set(&mut self, key: String, value: Value, source: SettingSource) {
         let Some(slot) = self.get(&key) else {
-            return self.errors.push(unknown_key(key, source));
+            return self.errors.push(self.unknown_key(key, source));
         };
         *slot = value;
         self.sources.insert(key, source);
+    }
+
+    fn unknown_key(&self, key: String, origin: SettingSource) -> ConfigError {
+        match new_name(&key) {
+            Some(new) => ConfigError::RenamedKey { key, new, origin },
+            None => ConfigError::UnknownKey { nearest: self.nearest_key(&key), key, origin },
+        }
+    }
+
+    /// Returns the section or the key that is nearest to an unknown one.
+    fn nearest_key(&self, unknown: &str) -> Option<String> {
+        let names = |table: &Table| table.keys().cloned().collect::<Vec<_>>();
+        let nearest_of = |name: &str, known: &[String]| {
+            let known: Vec<_> = known.iter().map(String::as_str).collect();
+            nearest(name, &known).map(str::to_owned)
+        };
+        let (section, name) = unknown.split_once('.').map_or((unknown, None), |(it, name)| (it, Some(name)));
+        let section = nearest_of(section, &names(&self.table))?;
+        let Some(name) = name else { return Some(section) };
+        let name = nearest_of(name, &names(self.table.get(&section)?.as_table()?))?;
+        Some(format!("{section}.{name}"))
     }
 
     fn refuse(&mut self, key: String, origin: SettingSource, message: &str) {
@@ -222,13 +244,6 @@ fn list_of(key: &str) -> &str {
 /// Returns the new name of a key that was renamed.
 fn new_name(key: &str) -> Option<&'static str> {
     RENAMED.iter().find(|(old, _)| *old == key).map(|(_, new)| *new)
-}
-
-fn unknown_key(key: String, origin: SettingSource) -> ConfigError {
-    match new_name(&key) {
-        Some(new) => ConfigError::RenamedKey { key, new, origin },
-        None => ConfigError::UnknownKey { key, origin },
-    }
 }
 
 /// Parses a list, written as TOML or JSON.

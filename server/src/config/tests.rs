@@ -57,6 +57,14 @@ fn a_stronger_layer_wins() {
 fn errors_name_the_key_and_where_it_was_set() {
     let table: &[(&[&str], &str)] = &[
         (&["session.pingg=1s"], "unknown key `session.pingg` (set by --set session.pingg)"),
+        (
+            &["session.reconect_window=1s"],
+            "(set by --set session.reconect_window); did you mean `session.reconnect_window`?",
+        ),
+        (
+            &["sesion.ping_interval=1s"],
+            "(set by --set sesion.ping_interval); did you mean `session.ping_interval`?",
+        ),
         (&["nonsense"], "--set nonsense: expected KEY=VALUE"),
         (
             &["session.ping_interval=soon"],
@@ -285,7 +293,10 @@ fn errors_in_files_and_the_environment_are_located() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = file.path().display().to_string();
     for (text, message) in [
-        ("[sessions]\nidle = \"1h\"", format!("unknown key `sessions` (set by {path})")),
+        (
+            "[sessions]\nidle = \"1h\"",
+            format!("unknown key `sessions` (set by {path}); did you mean `session`?"),
+        ),
         ("idle = \"1h\"", format!("unknown key `idle` (set by {path})")),
         ("[session]\nidle = 5", ": expected a duration such as \"25s\", or \"off\"".into()),
         ("[session\n", format!("{path}: TOML parse error at line 1")),

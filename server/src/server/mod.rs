@@ -234,6 +234,12 @@ impl Server {
         self.public.tls.is_some()
     }
 
+    /// Whether clients must present a token.
+    #[must_use]
+    pub fn needs_token(&self) -> bool {
+        self.public.client.access.auth.needs_token()
+    }
+
     /// Whether the admin API is served over TLS.
     #[must_use]
     pub fn admin_has_tls(&self) -> bool {

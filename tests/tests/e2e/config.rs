@@ -53,8 +53,14 @@ fn too_few_descriptors_are_reported() {
 #[test]
 fn errors_name_the_key_and_the_file() {
     let (_directory, path) = file("[session]\nping_intervall = \"1s\"\n");
-    for arguments in [["config", "check", &path].as_slice(), &["--config", &path]] {
-        run_to_end(arguments, &[]).assert_failed(2, &["session.ping_intervall", &path]);
+    let check = ["config", "check"];
+    for arguments in [
+        [&check[..], &[&path]].concat(),
+        [&check[..], &["--config", &path]].concat(),
+        vec!["--config", &path],
+    ] {
+        let errors = ["`session.ping_intervall`", &path, "did you mean `session.ping_interval`?"];
+        run_to_end(&arguments, &[]).assert_failed(2, &errors);
     }
     run_to_end(&["--set", "nothing"], &[]).assert_failed(2, &["nothing"]);
     let environment = [("ENCKE_SESSION__NOTHING", "1s")];
