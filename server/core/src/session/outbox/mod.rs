@@ -22,6 +22,7 @@ mod notices;
 mod overlap;
 mod rare;
 mod rare_state;
+mod resend;
 mod resume;
 mod ring;
 mod snapshot;
@@ -36,8 +37,8 @@ pub use notice::EndReason;
 use notice::Notice;
 pub use notices::MAX_END_NOTICES;
 use rare_state::RareState;
+use resend::ResendMode;
 pub use resume::ClientPosition;
-use resume::ResendMode;
 use ring::{EntryKind, ReplayRing, RingEntry};
 pub use snapshot::MAX_OFFSET;
 use subscription::Subscription;
@@ -169,17 +170,6 @@ impl<C> Outbox<C> {
         Some(Turn { slot: SubscriptionSlot(slot), from: self.get(slot)?.cursor + 1 })
     }
 
-    /// Whether the next message was sent before and must be read from its log again.
-    #[must_use]
-    pub fn needs_log(&self) -> bool {
-        let next = self.ring.get(self.sent + 1).filter(|_| {
-            self.next_notice().is_none()
-                && self.next_pending_gap().is_none()
-                && self.resend_mode == ResendMode::Messages
-        });
-        next.is_some_and(|entry| matches!(entry.kind(), EntryKind::Message))
-    }
-
     /// Returns the channel of a subscription.
     #[must_use]
     pub fn channel(&self, slot: SubscriptionSlot) -> Option<&C> {
@@ -217,54 +207,6 @@ impl<C> Outbox<C> {
         self.ring.clear();
         self.sent = self.seq();
         self.take_all().filter(|subscription| subscription.live).map(|subscription| subscription.channel)
-    }
-
-    fn take_pending_gap(&mut self, slot: u32) -> TurnOutcome {
-        self.remove_pending_gap(slot);
-        let (seq, range) = self
-            .get(slot)
-            .and_then(Subscription::evicted_gap)
-            .expect("a gap is pending only while its subscription exists and has lost entries");
-        self.sent = seq;
-        self.skip_to_ring();
-        TurnOutcome::Gap { seq, range }
-    }
-
-    /// Continues with the oldest entry of the ring once no gap is pending.
-    fn skip_to_ring(&mut self) {
-        if self.next_pending_gap().is_none() {
-            self.sent = self.sent.max(self.ring.dropped());
-        }
-    }
-
-    /// Resends entries from the ring. Consecutive messages of one channel are sent together.
-    fn take_resend(&mut self, log: LogBounds, at_most: usize) -> TurnOutcome {
-        let seq = self.sent + 1;
-        let (entry, in_run) =
-            self.ring.rest_of_run(seq).expect("the ring holds everything up to its last seq");
-        match entry.kind() {
-            EntryKind::Gap(range) => {
-                self.sent = seq;
-                TurnOutcome::Gap { seq, range }
-            }
-            EntryKind::Message if entry.offset >= log.first && self.resend_mode == ResendMode::Messages => {
-                let count = usize::try_from(in_run).unwrap_or(usize::MAX).min(at_most);
-                self.sent += count as u64;
-                // Only sending new messages can make the subscription catch up.
-                TurnOutcome::Messages { seq, offset: entry.offset, count, caught_up: false }
-            }
-            EntryKind::Message => {
-                let missing_count = match self.resend_mode {
-                    ResendMode::Messages => in_run.min(log.first - entry.offset),
-                    ResendMode::Gaps | ResendMode::HeldGaps => in_run,
-                };
-                self.sent += missing_count;
-                TurnOutcome::Gap {
-                    seq: self.sent,
-                    range: Some((entry.offset, entry.offset + missing_count - 1)),
-                }
-            }
-        }
     }
 
     fn send_gap(&mut self, entry: RingEntry) -> TurnOutcome {

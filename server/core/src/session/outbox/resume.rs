@@ -1,5 +1,6 @@
 //! The position of an outbox when a new connection begins.
 
+use super::resend::ResendMode;
 use super::{Outbox, WhenFull};
 
 /// Position of a client in the stream.
@@ -9,17 +10,6 @@ pub struct ClientPosition {
     pub seq: u64,
     /// Lowest seq to which the client may go back. Entries up to it are no longer needed.
     pub confirmed: u64,
-}
-
-/// How entries are resent that the client may not have received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ResendMode {
-    /// As messages.
-    Messages,
-    /// As gaps, because the client must not receive duplicates.
-    Gaps,
-    /// As gaps, but not before there is something new to send, or the client's request must be answered.
-    HeldGaps,
 }
 
 impl<C> Outbox<C> {
@@ -60,25 +50,6 @@ impl<C> Outbox<C> {
             self.requeue_notices_after(seq);
         }
         self.resend_mode = ResendMode::Gaps;
-    }
-
-    /// Whether the last connection has sent gaps for all that it had to resend, and nothing new.
-    #[must_use]
-    pub fn has_sent_only_gaps(&self) -> bool {
-        self.resend_mode != ResendMode::Messages && self.next_turn().is_none()
-    }
-
-    /// After [`Self::resume_with_gaps`]: sends the gaps only together with the next new message or notice. A
-    /// client that polls again after each lost answer would otherwise receive the same gaps in an endless loop.
-    pub fn hold_gaps(&mut self) {
-        self.resend_mode = ResendMode::HeldGaps;
-    }
-
-    /// Ends [`Self::hold_gaps`], because the client's request must be answered.
-    pub fn release_gaps(&mut self) {
-        if self.resend_mode == ResendMode::HeldGaps {
-            self.resend_mode = ResendMode::Gaps;
-        }
     }
 
     fn continue_after(&mut self, ClientPosition { seq, confirmed }: ClientPosition, when_full: WhenFull) {
