@@ -8,6 +8,9 @@ use encke_core::message::{ContentKind, SubscriberInfo};
 /// Number of the newest notices remembered. A session may receive a message long after it was published.
 const REMEMBERED: usize = 1 << 16;
 
+/// Offset of a notice that only logs of patterns contain. Offsets start at 1.
+pub(crate) const NOT_IN_CHANNEL: u64 = 0;
+
 /// A join or a leave, as subscribers of the channel receive it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
@@ -22,7 +25,7 @@ pub(crate) struct Notice {
 #[derive(Debug)]
 struct PublishedNotice {
     notice: Notice,
-    /// Offset in the log of the channel.
+    /// Offset in the log of the channel, or [`NOT_IN_CHANNEL`].
     offset: u64,
     number: u64,
 }

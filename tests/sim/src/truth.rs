@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use encke_server::testing::simulation::MessageView;
 
-use crate::notices::{Notice, Notices};
+use crate::notices::{NOT_IN_CHANNEL, Notice, Notices};
 
 /// Start of every run, in milliseconds since 1970.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
@@ -96,6 +96,8 @@ pub(crate) struct Truth {
     /// The highest number of a message so far, published or not.
     numbered: u64,
     pub(crate) notices: Notices,
+    /// Whether each log had lost some of its new messages, or did not exist, when it was last observed.
+    is_incomplete: [bool; LOGS],
 }
 
 /// New messages of a log.
@@ -123,6 +125,7 @@ impl Truth {
             losses: 0,
             numbered: 0,
             notices: Notices::default(),
+            is_incomplete: [false; LOGS],
         }
     }
 
@@ -134,6 +137,11 @@ impl Truth {
 
     pub(crate) fn log(&self, log: usize) -> &LogTruth {
         &self.logs[log]
+    }
+
+    /// Records that the channel does not exist. It may have been removed since the last call, after a message.
+    pub(crate) fn removed(&mut self, log: usize) {
+        self.is_incomplete[log] = true;
     }
 
     /// Records the messages published to a log since the last call: its epoch and last offset are given, and
@@ -149,6 +157,7 @@ impl Truth {
         after: impl FnOnce(u64) -> Vec<MessageView>,
     ) -> Result<Observed, String> {
         let (name, truth) = (name_of(log), &mut self.logs[log]);
+        self.is_incomplete[log] = false;
         let mut observed = Observed { is_new_epoch: epoch != truth.epoch(), ..Observed::default() };
         if observed.is_new_epoch {
             truth.epochs.push(Epoch { id: epoch, losses: self.losses });
@@ -163,6 +172,7 @@ impl Truth {
         let (before, epoch) = (self.newest, truth.current());
         let messages = after(truth.last);
         observed.misses_some = (messages.len() as u64) < observed.count;
+        self.is_incomplete[log] = observed.misses_some;
         for MessageView { offset, channel, kind, data } in messages {
             let unknown = || format!("{name} contains {data} of {channel}");
             let of = log_of(&channel).ok_or_else(unknown)?;
@@ -178,7 +188,16 @@ impl Truth {
                     observed.notices.push(notice);
                     self.numbered
                 }
-                Some(notice) => self.notices.numbers_of(&notice).last().ok_or_else(unknown)?,
+                Some(notice) => match self.notices.numbers_of(&notice).last() {
+                    Some(number) => number,
+                    // The channel has lost the notice before it was observed.
+                    None if self.is_incomplete[of] => {
+                        self.numbered += 1;
+                        self.notices.add(notice, NOT_IN_CHANNEL, self.numbered);
+                        self.numbered
+                    }
+                    None => return Err(unknown()),
+                },
             };
             truth.messages.push_back(Message { epoch, offset, number });
             self.newest = self.newest.max(number);

@@ -21,7 +21,7 @@ impl Simulation {
             None => server.channel(name).map(|view| (view.epoch, view.last)),
             Some(redis) => redis.lock().state_of(name),
         };
-        let Some(present) = present else { return };
+        let Some(present) = present else { return self.truth.removed(log) };
         let view =
             |(offset, data)| MessageView { offset, channel: name.to_owned(), kind: ContentKind::Data, data };
         let after = |since| match redis {
