@@ -103,7 +103,9 @@ impl Simulation {
             BayeuxSubscription::Requested(..) => {}
             _ if self.rng.random_bool(0.7) => {}
             _ => {
-                model.logs[first] = BayeuxSubscription::Unknown;
+                if !matches!(model.logs[first], BayeuxSubscription::Uncertain) {
+                    model.logs[first] = BayeuxSubscription::Unknown;
+                }
                 let message = json!({ "channel": "/meta/unsubscribe", "subscription": name_of(first) });
                 self.send_message(number, message, BayeuxCommand::Unsubscribe(first), 0);
             }

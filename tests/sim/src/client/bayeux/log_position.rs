@@ -10,11 +10,11 @@ pub(crate) enum BayeuxSubscription {
     Inactive,
     /// The subscribe has been sent. Holds the epoch and last offset of the log at that time.
     Requested(String, u64),
-    /// A subscribe or unsubscribe is pending or was lost.
+    /// An unsubscribe is pending or was lost.
     Unknown,
-    /// The client has subscribed again before all replies to its unsubscribes had arrived, so they do not show the
-    /// state.
-    SubscribedAgain,
+    /// Replies no longer show the state: the client subscribed again before all replies to its unsubscribes had
+    /// arrived, or a subscribe was lost, which the server may still read after an unsubscribe.
+    Uncertain,
     Active(BayeuxLogPosition),
 }
 
@@ -45,7 +45,7 @@ impl BayeuxSubscription {
     /// again after the first reply.
     pub(super) fn unsubscribed(&mut self) {
         *self = match self {
-            Self::Requested(..) | Self::Active(_) | Self::SubscribedAgain => Self::SubscribedAgain,
+            Self::Requested(..) | Self::Active(_) | Self::Uncertain => Self::Uncertain,
             Self::Inactive | Self::Unknown => Self::Inactive,
         };
     }

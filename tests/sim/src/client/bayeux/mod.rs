@@ -82,7 +82,7 @@ impl Bayeux {
         let Some(model) = self.model.as_mut().filter(|model| model.session == session) else { return };
         for subscription in &mut model.logs {
             if matches!(subscription, BayeuxSubscription::Requested(..)) {
-                *subscription = BayeuxSubscription::Unknown;
+                *subscription = BayeuxSubscription::Uncertain;
             }
         }
     }
