@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_timeouts::clock::UnixTime;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::{AuthError, CredentialsDigest, Permission, Permissions};
@@ -18,13 +18,26 @@ const NOT_BEFORE_LEEWAY: Duration = Duration::from_secs(30);
 /// claim.
 #[derive(Debug, Deserialize)]
 pub(super) struct RawClaims {
+    #[serde(default, deserialize_with = "present")]
     sub: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
     iat: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
     exp: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
     nbf: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
     channels: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
     join: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
     aud: Option<Value>,
+}
+
+/// Keeps `null`, which is not a valid claim: a backend sends it if it lacks a value, such as the time at which the
+/// client's access ends.
+fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(json).map(Some)
 }
 
 /// Supported claims, validated.

@@ -185,7 +185,7 @@ fn a_configured_audience_is_required_in_tokens() {
             bad("does not contain this server's audience (auth.audience)"),
         ),
         (r#"{"sub":"a","aud":{"chat":1}}"#, bad("does not contain this server's audience (auth.audience)")),
-        (r#"{"sub":"a","aud":null}"#, bad("is missing (auth.audience)")),
+        (r#"{"sub":"a","aud":null}"#, bad("does not contain this server's audience (auth.audience)")),
         (r#"{"sub":"a"}"#, bad("is missing (auth.audience)")),
     ] {
         let token = forge(r#"{"alg":"HS256"}"#, claims, SECRET.as_bytes());

@@ -246,7 +246,17 @@ pub(super) fn verify<'a>(
     let (message, signature) = token.rsplit_once('.').ok_or(AuthError::Malformed)?;
     let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).map_err(|_| AuthError::Malformed)?;
     key.verify(message.as_bytes(), &signature)?;
+    if !has_object(message) {
+        return Err(AuthError::Malformed);
+    }
     insecure_decode_claims(token).map_err(|_| AuthError::Malformed)
+}
+
+/// Whether the claims are an object. serde would also accept an array of the values.
+fn has_object(message: &str) -> bool {
+    let claims = message.split_once('.').and_then(|(_, claims)| claims.get(..claims.len().min(4)));
+    let beginning = claims.and_then(|claims| BASE64URL_NOPAD.decode(claims.as_bytes()).ok());
+    beginning.is_some_and(|beginning| beginning.trim_ascii_start().first() == Some(&b'{'))
 }
 
 impl Key {
