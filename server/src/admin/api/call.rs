@@ -9,7 +9,6 @@ use super::{DEFAULT_LIMIT, HIGHEST_LIMIT};
 use crate::admin::context::Context;
 use crate::auth::Operator;
 use crate::http::ApiError;
-use crate::http::request::check_names;
 
 /// A request, as passed to a handler.
 pub(crate) struct ApiCall {
@@ -28,11 +27,9 @@ pub(crate) struct ApiCall {
 pub(super) struct Query(HashMap<String, String>);
 
 impl ApiCall {
-    /// Parses the query, which may contain only these parameters.
-    pub(super) fn query(&self, known: &[&str]) -> Result<Query, ApiError> {
-        let parameters = form_urlencoded::parse(self.query.as_bytes());
-        check_names(parameters.map(|(name, _)| name), known)?;
-        Ok(Query(parameters.into_owned().collect()))
+    /// Parses the query.
+    pub(super) fn query(&self) -> Query {
+        Query(form_urlencoded::parse(self.query.as_bytes()).into_owned().collect())
     }
 }
 

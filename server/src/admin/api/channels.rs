@@ -54,7 +54,7 @@ struct ChannelHistory<'a> {
 
 /// `GET /api/channels?sort=&limit=&cursor=`
 pub(super) async fn list(call: ApiCall) -> Result<Reply, ApiError> {
-    let query = call.query(&["sort", "limit", "cursor"])?;
+    let query = call.query();
     let (limit, cursor) = (query.limit()?, query.get("cursor"));
     let Some(sort) = query.get("sort") else { return Ok(by_name(&call.context, limit, cursor)) };
     let by = match sort {
@@ -95,7 +95,7 @@ pub(super) fn show(call: &ApiCall) -> Result<Reply, ApiError> {
 
 /// `GET /api/channels/{name}/history?since=&before=&limit=`
 pub(super) async fn history(call: ApiCall) -> Result<Reply, ApiError> {
-    let query = call.query(&["since", "before", "limit"])?;
+    let query = call.query();
     let after = query.number("since")?.unwrap_or(0);
     let part = match query.number("before")? {
         None => HistoryPart::After(after),

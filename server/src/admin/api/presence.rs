@@ -24,7 +24,7 @@ struct PresenceResponse<'a> {
 
 /// `GET /api/channels/{name}/presence?limit=&cursor=`
 pub(super) async fn show(call: ApiCall) -> Result<Reply, ApiError> {
-    let query = call.query(&["limit", "cursor"])?;
+    let query = call.query();
     let (limit, cursor) = (query.limit()?, query.number("cursor")?.unwrap_or(0));
     let name = name_of(&call)?;
     let presence = call.context.client.logs.engine.presence(&name, cursor, limit).await?;

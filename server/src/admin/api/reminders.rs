@@ -66,7 +66,7 @@ struct ReminderPage<'a> {
 
 /// `GET /api/reminders?limit=&cursor=`
 pub(super) fn list(call: &ApiCall) -> Result<Reply, ApiError> {
-    let query = call.query(&["limit", "cursor"])?;
+    let query = call.query();
     let cursor = query.get("cursor").map(ReminderKey::new).transpose()?;
     let reminders = &call.context.client.reminders;
     let page = reminders.page(cursor.as_ref(), query.limit()?);

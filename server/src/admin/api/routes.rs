@@ -13,6 +13,7 @@ use super::{
 use crate::admin::body::{ResponseBody, full_body};
 use crate::admin::page;
 use crate::auth::Scope;
+use crate::http::request::check_names;
 use crate::http::{ApiError, Reply};
 use Handler::{Completed, Deferred, Immediate, Streaming};
 
@@ -36,6 +37,8 @@ pub(crate) struct Route {
     /// Path, with at most one parameter.
     path: &'static str,
     pub(crate) takes_body: bool,
+    /// Names of the parameters that the query may have.
+    parameters: &'static [&'static str],
     /// Scope that the API key must have, if there are keys.
     pub(crate) scope: Scope,
     handler: Handler,
@@ -52,7 +55,7 @@ static ROUTES: &[Route] = &[
     get("/api/openapi.json", Immediate(|_| Ok(openapi::show()))),
     get("/api/live", Streaming(live::watch)),
     get("/api/timers", Immediate(|call| Ok(timers::show(&call.context)))),
-    get("/api/sessions", Immediate(sessions::list)),
+    get("/api/sessions", Immediate(sessions::list)).with_parameters(&["phase", "user", "limit", "cursor"]),
     get("/api/sessions/{id}", Immediate(sessions::show)),
     get("/api/sessions/{id}/timeline", Immediate(timeline::show)),
     delete(Scope::Sessions, "/api/sessions/{id}", Immediate(sessions::end)),
@@ -60,17 +63,17 @@ static ROUTES: &[Route] = &[
     post(Scope::Publish, "/api/sessions/{id}/send", Immediate(send::to_session)).with_body(),
     post(Scope::Sessions, "/api/sessions/{id}/subscribe", Completed(|call| subscribe::subscribe(call).boxed())).with_body(),
     post(Scope::Sessions, "/api/sessions/{id}/unsubscribe", Immediate(subscribe::unsubscribe)).with_body(),
-    get("/api/users", Deferred(|call| users::list(call).boxed())),
+    get("/api/users", Deferred(|call| users::list(call).boxed())).with_parameters(&["limit", "cursor"]),
     delete(Scope::Sessions, "/api/users/{user}", Completed(|call| users::revoke(call).boxed())),
     post(Scope::Sessions, "/api/users/{user}/disconnect", Completed(|call| users::disconnect(call).boxed())),
     post(Scope::Publish, "/api/users/{user}/send", Completed(|call| send::to_user(call).boxed())).with_body(),
     post(Scope::Publish, "/api/publish", Deferred(|call| publish::publish(call).boxed())).with_body(),
     post(Scope::Publish, "/api/broadcast", Completed(|call| publish::broadcast(call).boxed())).with_body(),
-    get("/api/channels", Deferred(|call| channels::list(call).boxed())),
+    get("/api/channels", Deferred(|call| channels::list(call).boxed())).with_parameters(&["sort", "limit", "cursor"]),
     get("/api/channels/{name}", Immediate(channels::show)),
-    get("/api/channels/{name}/history", Deferred(|call| channels::history(call).boxed())),
-    get("/api/channels/{name}/presence", Deferred(|call| presence::show(call).boxed())),
-    get("/api/reminders", Immediate(reminders::list)),
+    get("/api/channels/{name}/history", Deferred(|call| channels::history(call).boxed())).with_parameters(&["since", "before", "limit"]),
+    get("/api/channels/{name}/presence", Deferred(|call| presence::show(call).boxed())).with_parameters(&["limit", "cursor"]),
+    get("/api/reminders", Immediate(reminders::list)).with_parameters(&["limit", "cursor"]),
     get("/api/reminders/{key}", Immediate(reminders::show)),
     Route::new(Scope::Publish, Method::PUT, "/api/reminders/{key}", Immediate(reminders::put)).with_body(),
     delete(Scope::Publish, "/api/reminders/{key}", Immediate(reminders::delete)),
@@ -90,7 +93,12 @@ const fn delete(scope: Scope, path: &'static str, handler: Handler) -> Route {
 
 impl Route {
     const fn new(scope: Scope, method: Method, path: &'static str, handler: Handler) -> Self {
-        Self { method, path, takes_body: false, scope, handler }
+        Self { method, path, takes_body: false, parameters: &[], scope, handler }
+    }
+
+    const fn with_parameters(mut self, names: &'static [&'static str]) -> Self {
+        self.parameters = names;
+        self
     }
 
     const fn with_body(mut self) -> Self {
@@ -103,8 +111,17 @@ impl Route {
         matches!(self.path, "/api/publish" | "/api/broadcast").then_some(self.path)
     }
 
+    /// Checks the names in the query, unless this is a page or a probe, which ignores its query.
+    fn check_parameters(&self, query: &str) -> Result<(), ApiError> {
+        if !self.path.starts_with("/api/") {
+            return Ok(());
+        }
+        check_names(form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name), self.parameters)
+    }
+
     /// Calls the handler.
     pub(crate) async fn answer(&self, call: ApiCall) -> Result<Response<ResponseBody>, ApiError> {
+        self.check_parameters(&call.query)?;
         match self.handler {
             Immediate(answer) => answer(&call).map(full_body),
             Deferred(answer) => answer(call).await.map(full_body),

@@ -65,7 +65,7 @@ struct RemainingDeadline {
 
 /// `GET /api/sessions?phase=&user=&limit=&cursor=`
 pub(super) fn list(call: &ApiCall) -> Result<Reply, ApiError> {
-    let query = call.query(&["phase", "user", "limit", "cursor"])?;
+    let query = call.query();
     let (limit, phase) = (query.limit()?, query.get("phase"));
     if !matches!(phase, None | Some("attached" | "suspended")) {
         return Err(ApiError::bad_request("phase must be attached or suspended"));

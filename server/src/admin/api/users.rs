@@ -39,7 +39,7 @@ struct UserSummary {
 
 /// `GET /api/users?limit=&cursor=`
 pub(super) async fn list(call: ApiCall) -> Result<Reply, ApiError> {
-    let query = call.query(&["limit", "cursor"])?;
+    let query = call.query();
     let (limit, mut cursor) = (query.limit()?, query.get("cursor").map(str::to_owned));
     let (mut users, mut examined) = (Vec::new(), 0);
     let table = &call.context.client.sessions.table;
