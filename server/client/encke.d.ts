@@ -27,7 +27,7 @@ export interface Options {
   transports?: Transport[];
   /**
    * What happens to the session when the page is left. `"tab"` (default): the session is stored in `sessionStorage`, and the
-   * next page of this tab that connects to the server within the reconnect window continues it. `"none"`: the session ends.
+   * next page of this tab that connects to the server within the reconnect window continues it. `"none"` or any other value: the session ends.
    * If no token names the user, use `"none"`, or call `close` when the user signs out.
    */
   persist?: "tab" | "none";

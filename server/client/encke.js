@@ -108,7 +108,7 @@ export function connect(url, options = {}) {
     socket.onclose = ({ code, reason }) => {
       lost(mine, { reason, status: code, answered: code === 1011 || code === 1013 || code >= 4000, isFinal: code === 1000 || code >= 4100 });
     };
-    socket.onerror = () => {}; // Outside browsers, errors would throw.
+    socket.onerror = ({ message }) => (mine.cause = message); // Outside browsers, errors would throw.
   }
 
   async function openHttp(mine) {
@@ -119,6 +119,7 @@ export function connect(url, options = {}) {
       for (;;) {
         if (session.resume) confirm(mine);
         receive(mine, await request(mine, "poll"));
+        if (!session.resume) throw { reason: "no_hello" };
         if (mine.held.length) await mine.posting; // A poll would return them again.
       }
     }
@@ -220,8 +221,9 @@ export function connect(url, options = {}) {
     link = undefined;
   }
 
-  function lost(mine, { reason, status, answered, isFinal }) {
+  function lost(mine, { reason, status, answered, isFinal, cause = mine.cause }) {
     if (mine !== link) return;
+    cause = reason || cause?.message || cause || `status ${status}`;
     reason ||= "connection_lost";
     dropLink();
     // The inherited session is another user's, or a duplicate of the tab has taken it.
@@ -244,7 +246,7 @@ export function connect(url, options = {}) {
     // A transport that has worked is not blocked.
     const isBlocked = !mine.isOpen && !answered && (opened !== at || failures > 2) && at + 1 < transports.length;
     const isNews = !isBlocked && opened === undefined && failures === 1 && reason !== "token";
-    if (isNews) console.warn(`encke: cannot connect to ${base}: ${reason}; the client retries`);
+    if (isNews) console.warn(`encke: cannot connect to ${base}: ${cause}; retrying`);
     failures += isBlocked ? 0 : 1;
     at = isBlocked ? at + 1 : Date.now() < betterAt ? opened : 0;
     if (status === 410 || status === 401) session = {};
@@ -267,7 +269,7 @@ export function connect(url, options = {}) {
 
   // Stores the session for the tab's next page. Returns whether that succeeded.
   function store() {
-    if (persist === "none" || !session.resume) return;
+    if (persist !== "tab" || !session.resume) return;
     const all = [...subscriptions].map(([channel, { byServer }]) => [channel, positions.get(channel), byServer]);
     const until = Date.now() + timeouts.reconnect_window_ms;
     try {
@@ -279,7 +281,7 @@ export function connect(url, options = {}) {
   // Takes over the session of the tab's previous page. Removes the entry, so that no duplicate of the tab finds it.
   function restore() {
     let stored;
-    if (persist === "none") return;
+    if (persist !== "tab") return;
     try {
       stored = JSON.parse(sessionStorage.getItem(entry));
       sessionStorage.removeItem(entry);

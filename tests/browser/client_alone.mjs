@@ -467,7 +467,7 @@ const rules = {
       for (const count of [2, 3]) (await next(count)).closes(1006);
       await client.close();
     });
-    assert.deepEqual(warnings, ["encke: cannot connect to http://127.0.0.1:1/: connection_lost; the client retries"]);
+    assert.deepEqual(warnings, ["encke: cannot connect to http://127.0.0.1:1/: status 1006; retrying"]);
   },
 
   async "a transport that has worked is abandoned after three failures, others after one"() {
