@@ -189,8 +189,10 @@ impl Layers {
         let (section, name) = unknown.split_once('.').map_or((unknown, None), |(it, name)| (it, Some(name)));
         let section = nearest_of(section, &names(&self.table))?;
         let Some(name) = name else { return Some(section) };
-        let name = nearest_of(name, &names(self.table.get(&section)?.as_table()?))?;
-        Some(format!("{section}.{name}"))
+        match nearest_of(name, &names(self.table.get(&section)?.as_table()?)) {
+            Some(name) => Some(format!("{section}.{name}")),
+            None => (!unknown.starts_with(&format!("{section}."))).then(|| format!("[{section}]")),
+        }
     }
 
     fn refuse(&mut self, key: String, origin: SettingSource, message: &str) {

@@ -125,7 +125,7 @@ fn check_rejection(error: &ConfigError, input: &str, table: Option<&Table>) {
     match error {
         ConfigError::Unreadable { .. } => panic!("the file exists: {message}"),
         ConfigError::Syntax { .. } => assert!(table.is_none() && message.contains("line "), "{message}"),
-        ConfigError::UnknownKey { key, origin }
+        ConfigError::UnknownKey { key, origin, .. }
         | ConfigError::RenamedKey { key, origin, .. }
         | ConfigError::Invalid { key, origin, .. } => {
             assert!(message.contains(key.as_str()) && message.contains(&origin.to_string()), "{message}");

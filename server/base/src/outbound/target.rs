@@ -40,6 +40,9 @@ impl FromStr for Target {
         if text.contains('#') {
             return Err(BadTarget::Fragment);
         }
+        if !text.contains("://") {
+            return Err(BadTarget::Scheme);
+        }
         let uri: Uri = text
             .parse()
             .map_err(|error: hyper::http::uri::InvalidUri| BadTarget::NotAUrl(error.to_string()))?;
