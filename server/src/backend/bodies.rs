@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use encke_base::nearest::nearest;
-use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::hook::{HookError, HookKind};
@@ -75,6 +76,7 @@ struct Refusal<'a> {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(expecting = "an object with `code` and `message`")]
 struct RefusalReason<'a> {
     #[serde(borrow, default)]
     code: Option<Cow<'a, str>>,
@@ -151,12 +153,42 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, MalformedResponse>
     Ok(parsed)
 }
 
+/// Names of the fields of a JSON object, none of which may be repeated.
+struct FieldNames(Vec<String>);
+
+impl<'de> Deserialize<'de> for FieldNames {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct NameVisitor;
+
+        impl<'de> Visitor<'de> for NameVisitor {
+            type Value = FieldNames;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<FieldNames, A::Error> {
+                let mut names: Vec<String> = Vec::new();
+                while let Some((name, IgnoredAny)) = fields.next_entry::<String, _>()? {
+                    if names.contains(&name) {
+                        return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
+                    }
+                    names.push(name);
+                }
+                Ok(FieldNames(names))
+            }
+        }
+
+        json.deserialize_map(NameVisitor)
+    }
+}
+
 /// Checks that an approving response has no unknown fields. Every response may have `allow`, but only some hooks need
 /// it, so the error suggests it only for these.
 fn check_fields(hook: HookKind, body: &[u8]) -> Result<(), MalformedResponse> {
     let known = [hook.approval_fields(), &["error"]].concat();
-    let fields: BTreeMap<String, IgnoredAny> = parse(body)?;
-    let unknown = fields.keys().find(|name| *name != "allow" && !known.contains(&name.as_str()));
+    let FieldNames(names) = parse(body)?;
+    let unknown = names.iter().find(|name| *name != "allow" && !known.contains(&name.as_str()));
     let Some(unknown) = unknown else { return Ok(()) };
     let hint = match nearest(unknown, &known) {
         Some(name) => format!("did you mean `{name}`?"),
@@ -228,6 +260,7 @@ mod tests {
                 Some("unknown field `channel`; `call` accepts data, error"),
             ),
             (Call, r#"{"alow":true}"#, Some("unknown field `alow`; `call` accepts data, error")),
+            (Connect, r#"{"sub":"a","sub":"b"}"#, Some("duplicate field `sub` at line 1 column 21")),
             (Connect, r#"{"sub":"a","expp":1}"#, Some("unknown field `expp`; did you mean `exp`?")),
             (Connect, r#"{"sub":"a","exp":1,"iss":"b","channels":{"x":[]},"allow":true,"error":null}"#, None),
             (Subscribe, r#"{"allow":true,"channel":"b"}"#, None),

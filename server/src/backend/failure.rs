@@ -39,7 +39,7 @@ impl HookFailure {
     pub(super) fn error(&self) -> HookError {
         match self {
             Self::Outbound(OutboundError::TimedOut(_)) => HookError::TimedOut,
-            Self::Malformed(_) => HookError::Invalid,
+            Self::Malformed(malformed) => HookError::Invalid { problem: malformed.to_string() },
             Self::Outbound(_) | Self::Status(_) | Self::Redirect { .. } => HookError::Unavailable,
         }
     }

@@ -50,9 +50,9 @@ pub(crate) enum HookError {
         "too many backend requests are in flight (backend.max_in_flight, backend.max_in_flight_per_session)"
     )]
     Overloaded,
-    /// The backend's answer does not say what is allowed.
+    /// The backend's answer does not say what is allowed. Clients do not receive the problem.
     #[error("the backend's answer is not valid")]
-    Invalid,
+    Invalid { problem: String },
     #[error("the request to the backend would be longer than {MAX_BODY_BYTES} bytes")]
     TooLarge,
 }

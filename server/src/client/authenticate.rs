@@ -105,6 +105,10 @@ impl Services {
             Err(error @ HookError::Overloaded) => {
                 refused(CloseCode::Overloaded, by_backend, &error.to_string())
             }
+            Err(HookError::Invalid { problem }) => {
+                let detail = format!("the backend's answer is not valid: {problem}");
+                refused(CloseCode::BackendFailed, by_backend, &detail)
+            }
             Err(error) => refused(CloseCode::BackendFailed, by_backend, &error.to_string()),
         }
     }

@@ -78,7 +78,7 @@ impl From<HookError> for CommandError {
             HookError::Refused { code: None, .. } => return forbidden(message),
             HookError::Unavailable => ErrorCode::Unavailable,
             HookError::TimedOut => ErrorCode::Timeout,
-            HookError::Invalid => ErrorCode::BackendError,
+            HookError::Invalid { .. } => ErrorCode::BackendError,
             HookError::Overloaded => ErrorCode::Overloaded,
             HookError::TooLarge => ErrorCode::TooLarge,
         };

@@ -216,7 +216,7 @@ impl HistoryPage<'_> {
 
 /// Position of a message in one epoch of a channel's log.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `epoch` and `offset`")]
 pub struct Since<'a> {
     /// Epoch of the log.
     #[serde(borrow)]

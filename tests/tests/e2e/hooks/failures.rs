@@ -149,7 +149,9 @@ fn each_mistake_in_answers_is_logged() {
         (r#"{"sub":"alice","expp":1,"channels":{}}"#, "unknown field `expp`; did you mean `exp`?"),
         (r#"{"sub":"alice","chanels":{}}"#, "unknown field `chanels`; did you mean `channels`?"),
         ("{}", "`sub` is missing, and so are `anonymous` and `token`"),
-        (r#"{"sub":null}"#, "`sub` is missing"),
+        (r#"{"sub":null}"#, "`sub` is not a string"),
+        (r#"{"sub":"alice","exp":null}"#, "`exp` is not a number of seconds since 1970"),
+        (r#"{"sub":"alice","sub":"bob"}"#, "duplicate field `sub` at line 1 column 27"),
         (r#"{"anonymous":true}"#, "`channels` is missing, which an anonymous client needs"),
         (r#"{"sub":"alice","exp":"never"}"#, "`exp` is not a number of seconds since 1970"),
     ];
