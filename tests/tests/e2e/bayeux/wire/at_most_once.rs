@@ -147,18 +147,21 @@ fn a_gap_is_not_repeated_in_a_loop() {
     let before = server.open_descriptors();
     let await_closed = || until("no connection is open", || server.open_descriptors() == before);
     let id = polls(&server, |socket| socket).open(&["/news"]);
-    let hold = Duration::from_millis(1_500);
+    let hold_ms = 1_500;
     let connect_and_reset = || {
         await_closed();
         let socket = Dial::default().connect(server.public);
         SockRef::from(&socket).set_linger(Some(Duration::ZERO)).expect("the socket accepts the option");
         let mut polls = BayeuxPolling::over(socket);
-        let request = with_field(connect(&id), "advice", json!({ "timeout": hold.as_millis() as u64 }));
+        let request = with_field(connect(&id), "advice", json!({ "timeout": hold_ms }));
         let began = Instant::now();
         polls.requests.send(post("/bayeux", &format!("{JSON}Connection: close\r\n"), &request.to_string()));
         let answer = polls.response();
         let gap = &gaps(&answer)[0];
-        ((events(&answer), json!([gap["from"], gap["to"]])), began.elapsed() >= hold)
+        (
+            (events(&answer), json!([gap["from"], gap["to"]])),
+            began.elapsed() >= Duration::from_millis(hold_ms),
+        )
     };
     let (no_events, no_gap) = (vec![] as Vec<Value>, json!([null, null]));
     server.admin.publish("/news", "a");
