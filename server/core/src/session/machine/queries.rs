@@ -1,4 +1,4 @@
-//! What the owner of a session can ask it.
+//! Queries about the state of a session.
 
 use super::{Phase, PingState, Session};
 use crate::Timestamp;
