@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-/// Generates anchors for headings in the same way as GitHub, so that links into the README work in both
+/// Generates anchors for headings in the same way as GitHub, so that links into documents work in both
 /// places.
 #[derive(Default)]
 pub(super) struct Anchors {

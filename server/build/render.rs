@@ -1,11 +1,11 @@
-use std::collections::HashSet;
-
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 use super::anchors::Anchors;
 
 /// A document rendered as HTML.
 pub(super) struct RenderedDocument {
+    /// Title, as HTML.
+    pub(super) title: String,
     pub(super) body: String,
     /// Second-level headings of the document.
     pub(super) sections: Vec<Section>,
@@ -18,30 +18,56 @@ pub(super) struct Section {
     pub(super) title: String,
 }
 
-/// Renders a document for readers who may have neither the repository nor a network connection. Links to
-/// anchors of the document and complete URLs are kept; links to other files become plain text. Images are
-/// replaced by their descriptions. HTML is shown as text, and comments are removed.
-pub(super) fn render(markdown: &str) -> RenderedDocument {
+/// URL of a document that is served, perhaps with an anchor.
+pub(super) struct Target(String);
+
+impl Target {
+    pub(super) fn new(path: &str, anchor: Option<&str>) -> Self {
+        Self(anchor.map_or_else(|| path.to_owned(), |anchor| format!("{path}#{anchor}")))
+    }
+}
+
+/// Renders a document for readers who may have neither the repository nor a network connection. Complete URLs are
+/// kept; other links lead to what `target` returns, or become plain text. Images are replaced by their descriptions.
+/// HTML is shown as text, and comments are removed.
+///
+/// With `names_links`, each link has its text as an anchor, in the form that a heading with this text would have.
+pub(super) fn render(
+    markdown: &str,
+    names_links: bool,
+    target: impl Fn(&str) -> Option<Target>,
+) -> RenderedDocument {
     let events: Vec<_> = Parser::new_ext(markdown, Options::ENABLE_TABLES).collect();
     let headings = headings(&events);
-    let anchors: HashSet<_> = headings.iter().map(|heading| heading.id.as_str()).collect();
-    let mut kept = EventFilter { anchors, links: Vec::new(), in_comment: false };
+    let mut kept = EventFilter {
+        target,
+        link_anchors: names_links.then(Anchors::default),
+        links: Vec::new(),
+        in_comment: false,
+    };
     let mut ids = headings.iter();
     let mut body = String::new();
-    let events = events.iter().filter_map(|event| match event {
+    let events = events.iter().enumerate().filter_map(|(index, event)| match event {
         Event::Start(Tag::Heading { level, .. }) => {
             let id = ids.next().map(|heading| CowStr::from(heading.id.as_str()));
             Some(Event::Start(Tag::Heading { level: *level, id, classes: Vec::new(), attrs: Vec::new() }))
         }
-        event => kept.event(event),
+        event => kept.event(event, &events[index + 1..]),
     });
     html::push_html(&mut body, events);
     // Add a tab index to tables, so that wide tables can also be scrolled from the keyboard. This replaces
     // only tags, because `<table>` in text is escaped.
     let body = body.replace("<table>", "<table tabindex=\"0\">");
+    let title = headings.first().map(|heading| escaped(&heading.text)).unwrap_or_default();
     let sections = headings.into_iter().filter(|heading| heading.level == HeadingLevel::H2);
-    let sections = sections.map(|Heading { id, text, .. }| Section { id, title: escaped(text) });
-    RenderedDocument { body, sections: sections.collect() }
+    let sections = sections.map(|Heading { id, text, .. }| Section { id, title: escaped(&text) });
+    RenderedDocument { title, body, sections: sections.collect() }
+}
+
+/// Returns the anchors of all headings.
+pub(super) fn heading_anchors(markdown: &str) -> Vec<String> {
+    let events: Vec<_> = Parser::new_ext(markdown, Options::ENABLE_TABLES).collect();
+    headings(&events).into_iter().map(|heading| heading.id).collect()
 }
 
 struct Heading {
@@ -69,29 +95,37 @@ fn headings(events: &[Event<'_>]) -> Vec<Heading> {
     headings
 }
 
-fn escaped(text: String) -> String {
+fn escaped(text: &str) -> String {
     let mut title = String::new();
     html::push_html(&mut title, std::iter::once(Event::Text(text.into())));
     title
 }
 
 /// Filter for the events of a document.
-struct EventFilter<'a> {
-    anchors: HashSet<&'a str>,
-    /// Whether to keep each of the open links.
-    links: Vec<bool>,
+struct EventFilter<F> {
+    target: F,
+    /// Set if links are to have anchors.
+    link_anchors: Option<Anchors>,
+    /// End of each open link. `None` if the link is omitted.
+    links: Vec<Option<Event<'static>>>,
     in_comment: bool,
 }
 
-impl EventFilter<'_> {
-    fn event<'e>(&mut self, event: &Event<'e>) -> Option<Event<'e>> {
+impl<F: Fn(&str) -> Option<Target>> EventFilter<F> {
+    /// Converts an event, given those that follow it.
+    fn event<'e>(&mut self, event: &Event<'e>, rest: &[Event<'e>]) -> Option<Event<'e>> {
         match event {
             Event::Start(Tag::Link { dest_url, .. }) => {
-                let is_kept = self.is_resolvable(dest_url);
-                self.links.push(is_kept);
-                is_kept.then(|| event.clone())
+                let start = self.start_link(event, dest_url, rest);
+                let end = match &start {
+                    Some(Event::InlineHtml(_)) => Some(Event::InlineHtml("</a>".into())),
+                    Some(_) => Some(Event::End(TagEnd::Link)),
+                    None => None,
+                };
+                self.links.push(end);
+                start
             }
-            Event::End(TagEnd::Link) => self.links.pop().unwrap_or_default().then(|| event.clone()),
+            Event::End(TagEnd::Link) => self.links.pop().flatten(),
             Event::Start(Tag::Image { .. }) => Some(Event::Start(Tag::Emphasis)),
             Event::End(TagEnd::Image) => Some(Event::End(TagEnd::Emphasis)),
             Event::Start(Tag::HtmlBlock) | Event::End(TagEnd::HtmlBlock) => None,
@@ -105,11 +139,21 @@ impl EventFilter<'_> {
         }
     }
 
-    fn is_resolvable(&self, url: &str) -> bool {
-        match url.strip_prefix('#') {
-            Some(anchor) => self.anchors.contains(anchor),
-            None => url.starts_with("https://") || url.starts_with("http://"),
+    fn start_link<'e>(&mut self, event: &Event<'e>, url: &str, rest: &[Event<'e>]) -> Option<Event<'e>> {
+        if url.starts_with("https://") || url.starts_with("http://") {
+            return Some(event.clone());
         }
+        let Target(url) = (self.target)(url)?;
+        let url = escaped(&url);
+        let id = self.link_anchors.as_mut().map(|anchors| {
+            let inside = rest.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Link)));
+            let text = inside.filter_map(|event| match event {
+                Event::Text(part) | Event::Code(part) => Some(&**part),
+                _ => None,
+            });
+            format!(" id=\"{}\"", anchors.of(&text.collect::<String>()))
+        });
+        Some(Event::InlineHtml(format!("<a{} href=\"{url}\">", id.unwrap_or_default()).into()))
     }
 }
 
@@ -118,7 +162,8 @@ mod tests {
     use super::*;
 
     fn body(markdown: &str) -> String {
-        render(markdown).body
+        let target = |url: &str| (url == "b.md#c").then(|| Target::new("/docs/b", Some("c")));
+        render(markdown, false, target).body
     }
 
     #[test]
@@ -132,7 +177,7 @@ mod tests {
                 "<p><a href=\"http://127.0.0.1:3000\">http://127.0.0.1:3000</a></p>\n",
             ),
             ("[a](#b)", "<p>a</p>\n"),
-            ("# B\n[a](#b)", "<h1 id=\"b\">B</h1>\n<p><a href=\"#b\">a</a></p>\n"),
+            ("[a](b.md#c)", "<p><a href=\"/docs/b#c\">a</a></p>\n"),
             ("[a](javascript:alert(1))", "<p>a</p>\n"),
         ] {
             assert_eq!(body(markdown), expected, "{markdown}");
@@ -161,7 +206,7 @@ mod tests {
 
     #[test]
     fn sections_are_headings_of_the_second_level() {
-        let rendered = render("# A\n## B & `c`\n### D\n## B & `c`\n");
+        let rendered = render("# A\n## B & `c`\n### D\n## B & `c`\n", false, |_| None);
         let sections: Vec<_> =
             rendered.sections.iter().map(|section| (&*section.id, &*section.title)).collect();
         assert_eq!(sections, [("b--c", "B &amp; c"), ("b--c-1", "B &amp; c")]);

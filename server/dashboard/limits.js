@@ -24,7 +24,7 @@ export function limits(root, { live, signal }) {
       "Limits per session, user or address are not shown. ",
       el("code", null, "descriptors"),
       " is the clients' share of the process's file descriptors. All limits, and what happens when they are reached: ",
-      el("a", { href: "/docs#reference" }, "Reference"),
+      el("a", { href: "/docs/reference/codes" }, "Reference"),
       ".",
     ),
   );

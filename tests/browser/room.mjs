@@ -1,11 +1,11 @@
 // node pages.mjs room.mjs ADDRESS
 //
-// Opens the README's page for one room, for the server at ADDRESS. Prints the page's paragraphs as `shown` whenever
+// Opens the documents' page for one room, for the server at ADDRESS. Prints the page's paragraphs as `shown` whenever
 // they change. Commands on standard input: {"leave":true} navigates to another page, {"return":true} back, and
 // {"reload":true} reloads the page. Prints `done` after each command.
 
 import { openPage } from "./page.mjs";
-import { codeOfReadme } from "./readme.mjs";
+import { codeOf } from "./documents.mjs";
 
 const OBSERVE = `
   const print = () => emit({ shown: Array.from(document.body.children, ({ textContent }) => textContent) });
@@ -13,7 +13,7 @@ const OBSERVE = `
 
 export async function run([address], test) {
   const page = await openPage(test, address);
-  const code = codeOfReadme("A page for one room").replaceAll("127.0.0.1:8000", address);
+  const code = codeOf("guides/javascript", "A page for one room").replaceAll("127.0.0.1:8000", address);
   const body = `<!DOCTYPE html><body><script type="module">${OBSERVE}</script><script type="module">${code}</script>`;
   const url = `http://${address}/room`;
   await page.route(url, (route) => route.fulfill({ contentType: "text/html", body }));

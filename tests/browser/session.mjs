@@ -1,12 +1,12 @@
 // node pages.mjs session.mjs ADDRESS SESSIONS CHANNEL... [token=TOKEN...]
 //
-// Opens a page of the server at ADDRESS that runs the README's client against the server at SESSIONS. Each
+// Opens a page of the server at ADDRESS that runs the client of client-by-hand.md against the server at SESSIONS. Each
 // connection uses the next token. Prints the URL of each WebSocket, and the arguments of `receive` with the
 // time. Commands on standard input: {"publish":[CHANNEL,DATA]}, whose result is printed, {"close":true}, and
 // {"leave":true} to navigate to another page.
 
 import { openPage } from "./page.mjs";
-import { codeOfReadme } from "./readme.mjs";
+import { codeOf } from "./documents.mjs";
 
 const isToken = (argument) => argument.startsWith("token=");
 
@@ -16,7 +16,7 @@ export async function run([address, sessions, ...rest], test) {
   const tokens = rest.filter(isToken).map((argument) => argument.slice("token=".length));
   const page = await openPage(test, address);
   page.on("websocket", (socket) => emit({ socket: socket.url() }));
-  await page.addScriptTag({ content: codeOfReadme() });
+  await page.addScriptTag({ content: codeOf("guides/client-by-hand") });
   await page.evaluate(
     ([url, channels, tokens]) => {
       const token = tokens.length > 0 ? async () => tokens.shift() : undefined;

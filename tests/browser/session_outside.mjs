@@ -1,10 +1,10 @@
 // node session_outside.mjs ADDRESS CHANNEL...
 //
-// Runs the README's client outside a browser, with the WebSocket of npm's `ws` and no `pagehide` events.
+// Runs the client of client-by-hand.md outside a browser, with the WebSocket of npm's `ws` and no `pagehide` events.
 // Prints the arguments of `receive`.
 
 import { WebSocket } from "ws";
-import { codeOfReadme } from "./readme.mjs";
+import { codeOf } from "./documents.mjs";
 import { emit, untilTestEnds } from "./test.mjs";
 
 const [address, ...channels] = process.argv.slice(2);
@@ -17,7 +17,7 @@ class PageWebSocket extends WebSocket {
   }
 }
 
-const encke = new Function("WebSocket", "addEventListener", `${codeOfReadme()}; return encke;`)(PageWebSocket, () => {});
+const encke = new Function("WebSocket", "addEventListener", `${codeOf("guides/client-by-hand")}; return encke;`)(PageWebSocket, () => {});
 encke(`ws://${address}/ws`, channels, emit);
 await untilTestEnds();
 process.exit();

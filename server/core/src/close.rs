@@ -83,7 +83,7 @@ impl CloseCode {
         matches!(self, Self::Internal | Self::TryAgainLater) || matches!(self.code(), 4000..=4099)
     }
 
-    /// The client's reaction to this code, as shown in the README.
+    /// The client's reaction to this code, as shown in the reference.
     #[must_use]
     pub const fn client_action(self) -> &'static str {
         match self {
@@ -95,7 +95,9 @@ impl CloseCode {
                 "reconnects with the resume token"
             }
             Self::TokenExpired => "reconnects with the resume token and a new token",
-            Self::Moved => "reconnects with the resume token, to the [next process](#restarts)",
+            Self::Moved => {
+                "reconnects with the resume token, to the [next process](../operations/restarts.md)"
+            }
             Self::Overloaded | Self::BackendFailed => {
                 "reconnects after the time given in the preceding `goaway`, with its resume token, if it has one"
             }
@@ -108,7 +110,7 @@ impl CloseCode {
         }
     }
 
-    /// The effect of this code on the session, as shown in the README.
+    /// The effect of this code on the session, as shown in the reference.
     #[must_use]
     pub const fn session_outcome(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
 //! Generates documents from the definitions in encke-server: man pages and shell completions for packages, and
-//! the README's reference. They match the server that is built from the same sources, which contains none of
+//! the pages of the reference. They match the server that is built from the same sources, which contains none of
 //! this code.
 
 mod man;
@@ -27,8 +27,11 @@ enum DocsCommand {
         /// The shell.
         shell: Shell,
     },
-    /// Print the README's reference as Markdown: every configuration key, code, event and metric.
-    Reference,
+    /// Write the pages of the reference: every configuration key, code, event and metric.
+    Reference {
+        /// Directory to write them to.
+        folder: PathBuf,
+    },
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -39,7 +42,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         DocsCommand::Completions { shell } => {
             clap_complete::generate(shell, &mut cli::command(), "encke", &mut text);
         }
-        DocsCommand::Reference => text = reference::reference().into_bytes(),
+        DocsCommand::Reference { folder } => {
+            for (name, page) in reference::pages() {
+                let path = folder.join(name);
+                std::fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
     }
     std::io::stdout().write_all(&text)?;
     Ok(std::io::stdout().flush()?)

@@ -3,7 +3,7 @@ use serde::Serialize;
 use strum::{EnumMessage, IntoStaticStr, VariantArray};
 
 /// Error code of an HTTP response, on the admin listener and for clients that use HTTP. The comments appear
-/// in the README's reference.
+/// in the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, EnumMessage, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

@@ -14,7 +14,7 @@ pub(crate) const CHANNEL: &str = "news";
 /// A client that can be tested.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum FaultClient {
-    /// The README's code for pages, with the WebSocket of npm's `ws`
+    /// The code of client-by-hand.md, with the WebSocket of npm's `ws`
     Json,
     /// Chromium's EventSource
     Chromium,

@@ -1,4 +1,4 @@
-//! The example from the README ("In a browser"), run in Chromium. `ENCKE_SEED=<n>` repeats a random test with
+//! The client of client-by-hand.md, run in Chromium. `ENCKE_SEED=<n>` repeats a random test with
 //! the same seed.
 
 use std::net::SocketAddr;

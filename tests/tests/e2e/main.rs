@@ -14,7 +14,7 @@ mod backend;
 mod bayeux;
 // Bayeux requests that no stock client sends.
 mod bayeux_attacks;
-// The README's browser example, in Chromium.
+// The documents' client by hand, in Chromium.
 mod browser;
 // Channels: subscribing, publishing, history and its limits.
 mod channels;

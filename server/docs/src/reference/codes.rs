@@ -72,7 +72,10 @@ pub(super) fn webhook_events() -> String {
         serde_json::to_value(event).ok().and_then(|name| name.as_str().map(code)).unwrap_or_default()
     };
     let rows = EventName::VARIANTS.iter().map(|event| [name(event), doc_comment(event)]);
-    format!("Events that can be sent to a [webhook](#webhooks).\n\n{}", table(["event", "when"], rows))
+    format!(
+        "Events that can be sent to a [webhook](../guides/webhooks.md).\n\n{}",
+        table(["event", "when"], rows)
+    )
 }
 
 pub(super) fn refusals() -> String {

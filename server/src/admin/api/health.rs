@@ -15,7 +15,7 @@ use crate::http::reply::json_with;
 /// make load balancers send clients to another server.
 const ENGINE_DOWN_AFTER: Duration = Duration::from_secs(2);
 
-/// Health of the server. The documentation of the variants is part of the README's reference.
+/// Health of the server. The documentation of the variants is part of the reference.
 #[derive(Clone, Copy, Debug, Serialize, EnumMessage, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

@@ -48,7 +48,13 @@ pub(crate) struct Route {
 static ROUTES: &[Route] = &[
     get("/", Immediate(|call| Ok(page::index(&call.headers, &call.context)))),
     get("/dashboard/{file}", Immediate(|call| page::file(&call.parameter, &call.headers, &call.context))),
-    get("/docs", Immediate(|call| Ok(page::docs(&call.headers, &call.context)))),
+    get("/docs", Immediate(|call| Ok(page::documents(&call.headers, &call.context)))),
+    get("/docs/concepts/{page}", Immediate(|call| document("concepts", call))),
+    get("/docs/guides/{page}", Immediate(|call| document("guides", call))),
+    get("/docs/operations/{page}", Immediate(|call| document("operations", call))),
+    get("/docs/reference/{page}", Immediate(|call| document("reference", call))),
+    get("/docs/evidence/{page}", Immediate(|call| document("evidence", call))),
+    get("/docs/decisions/{page}", Immediate(|call| document("decisions", call))),
     get("/healthz", Immediate(|call| Ok(health::alive(&call.context)))),
     get("/readyz", Immediate(|call| Ok(health::ready(&call.context)))),
     get("/metrics", Immediate(|call| Ok(metrics::show(&call.headers, &call.context)))),
@@ -78,6 +84,10 @@ static ROUTES: &[Route] = &[
     Route::new(Scope::Publish, Method::PUT, "/api/reminders/{key}", Immediate(reminders::put)).with_body(),
     delete(Scope::Publish, "/api/reminders/{key}", Immediate(reminders::delete)),
 ];
+
+fn document(part: &str, call: &ApiCall) -> Result<Reply, ApiError> {
+    page::document(&format!("{part}/{}", call.parameter), &call.headers, &call.context)
+}
 
 const fn get(path: &'static str, handler: Handler) -> Route {
     Route::new(Scope::Read, Method::GET, path, handler)

@@ -6,29 +6,42 @@ use crate::http::EmbeddedFile;
 /// Name of the dashboard's HTML page, which is served at `/`.
 pub(super) const INDEX: &str = "index.html";
 
-/// The README as a page, rendered by the build script.
-pub(super) static DOCS: LazyLock<EmbeddedFile> =
-    LazyLock::new(|| EmbeddedFile::new("text/html; charset=utf-8", DOCS_HTML.as_bytes()));
+/// Name of the document that is served at `/docs`.
+pub(super) const DOCUMENT_INDEX: &str = "index";
 
-const DOCS_HTML: &str = include_str!(concat!(env!("OUT_DIR"), "/docs.html"));
+/// The documents as pages, by their names, as packed by the build script.
+static DOCUMENTS: LazyLock<HashMap<&str, EmbeddedFile>> = LazyLock::new(|| {
+    let page = |(name, text): (_, &'static str)| (name, EmbeddedFile::new(HTML, text.as_bytes()));
+    unpacked(include_str!(concat!(env!("OUT_DIR"), "/documents"))).map(page).collect()
+});
+
+const HTML: &str = "text/html; charset=utf-8";
 
 /// The page with its scripts, styles and images, as packed by the build script.
 static FILES: LazyLock<HashMap<&str, EmbeddedFile>> = LazyLock::new(|| {
-    let files = include_str!(concat!(env!("OUT_DIR"), "/dashboard")).split('\0').skip(1);
-    let file = |file: &'static str| {
-        let (name, content) = file.split_once('\n').expect("the build script writes a line break");
+    let file = |(name, content): (_, &'static str)| {
         (name, EmbeddedFile::new(content_type(name).expect("its kind is known"), content.as_bytes()))
     };
-    files.map(file).collect()
+    unpacked(include_str!(concat!(env!("OUT_DIR"), "/dashboard"))).map(file).collect()
 });
+
+fn unpacked(files: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let files = files.split('\0').skip(1);
+    files.map(|file| file.split_once('\n').expect("the build script writes a line break"))
+}
 
 pub(super) fn find(name: &str) -> Option<&'static EmbeddedFile> {
     FILES.get(name)
 }
 
+/// Returns a page of the documents, such as `guides/webhooks`.
+pub(super) fn find_document(name: &str) -> Option<&'static EmbeddedFile> {
+    DOCUMENTS.get(name)
+}
+
 fn content_type(name: &str) -> Option<&'static str> {
     match name.rsplit_once('.')?.1 {
-        "html" => Some("text/html; charset=utf-8"),
+        "html" => Some(HTML),
         "css" => Some("text/css; charset=utf-8"),
         "js" => Some("text/javascript; charset=utf-8"),
         "svg" => Some("image/svg+xml"),
@@ -46,25 +59,35 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_is_a_page_of_its_own() {
-        let page = DOCS_HTML;
-        for section in ["guide", "operating", "growing", "reference"] {
-            assert!(page.contains(&format!("<h2 id=\"{section}\">")), "the dashboard links to {section}");
-            assert!(page.contains(&format!("<li><a href=\"#{section}\">")), "{section}");
+    fn documents_have_no_dead_links_and_load_nothing_from_elsewhere() {
+        let pages: HashMap<_, _> = unpacked(include_str!(concat!(env!("OUT_DIR"), "/documents"))).collect();
+        assert!(pages.len() > 30, "{}", pages.len());
+        let has_id = |page: &str, id: &str| page.contains(&format!(" id=\"{id}\""));
+        for (name, page) in &pages {
+            // Check that the page contains nothing that the strict policy forbids.
+            for foreign in ["<script", "<style", "style=", "onerror", "src=\"http", "<!--"] {
+                assert!(!page.contains(foreign), "{name}: {foreign}");
+            }
+            for link in page.split(" href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+                if ["http://", "https://", "/dashboard/"].iter().any(|start| link.starts_with(start))
+                    || link == "/"
+                {
+                    continue;
+                }
+                let (path, anchor) = link.split_once('#').map_or((link, None), |(path, it)| (path, Some(it)));
+                let target = match path {
+                    "" => Some(page),
+                    "/docs" => pages.get("index"),
+                    path => path.strip_prefix("/docs/").and_then(|path| pages.get(path)),
+                };
+                let target = target.unwrap_or_else(|| panic!("{name}: {link}"));
+                assert!(anchor.is_none_or(|anchor| has_id(target, anchor)), "{name}: {link}");
+            }
         }
-        // Check that the page contains nothing that the strict policy forbids or that would be loaded from
-        // another server.
-        for foreign in ["<script", "<style", "style=", "onerror", "src=\"http", "<!--"] {
-            assert!(!page.contains(foreign), "{foreign}");
-        }
-        assert!(page.contains("<td><code>encke_sessions</code></td>"), "the reference's tables are tables");
-        let ids = page.matches(" id=\"").count();
-        let links: Vec<_> = page.split(" href=\"").skip(1).map(|rest| rest.split('"').next()).collect();
-        assert!(ids > 30 && links.len() > 60, "{ids}, {}", links.len());
-        for link in links.into_iter().flatten() {
-            let is_whole = ["http://", "https://", "/"].iter().any(|start| link.starts_with(start));
-            let is_here = link.strip_prefix('#').is_some_and(|id| page.contains(&format!(" id=\"{id}\"")));
-            assert!(is_whole || is_here, "{link}");
+        assert!(pages["reference/metrics"].contains("<td><code>encke_sessions</code></td>"));
+        // Links to the former single page, such as `/docs#permissions`, lead to entries of the index.
+        for old in ["guide", "permissions", "restarts", "several-servers-one-redis", "close-codes"] {
+            assert!(has_id(pages["index"], old), "{old}");
         }
     }
 }

@@ -26,8 +26,15 @@ pub(super) fn file(name: &str, headers: &HeaderMap, context: &Context) -> Result
 }
 
 /// `GET /docs`
-pub(super) fn docs(headers: &HeaderMap, context: &Context) -> Reply {
-    guarded(&files::DOCS, headers, context)
+pub(super) fn documents(headers: &HeaderMap, context: &Context) -> Reply {
+    guarded(files::find_document(files::DOCUMENT_INDEX).expect("a test finds it"), headers, context)
+}
+
+/// `GET /docs/{part}/{page}`. The name has both.
+pub(super) fn document(name: &str, headers: &HeaderMap, context: &Context) -> Result<Reply, ApiError> {
+    let page = files::find_document(name);
+    let page = page.ok_or_else(|| ApiError::not_found(format!("no such document: {name}")))?;
+    Ok(guarded(page, headers, context))
 }
 
 fn guarded(file: &EmbeddedFile, headers: &HeaderMap, context: &Context) -> Reply {

@@ -8,7 +8,7 @@ use encke_tests::waiting::{eventually_within, until};
 use encke_tests::{Client, Dashboard, EventStream, RunningServer};
 use serde_json::json;
 
-/// Maximum size of a picture, in bytes. The README shows all pictures.
+/// Maximum size of a picture, in bytes. The documents show all pictures.
 const MAX_BYTES: u64 = 150_000;
 
 /// Minimum uptime of the server in the pictures, in milliseconds.
@@ -71,9 +71,9 @@ fn crowd(server: &RunningServer, user: &str) -> LoadgenRun {
     LoadgenRun::start("hold", server, &arguments)
 }
 
-/// Replaces the pictures in the README.
+/// Replaces the pictures in the documents.
 #[test]
-#[ignore = "run it to update the README: cargo test -p encke-tests --test e2e pictures -- --ignored"]
+#[ignore = "run it to update the documents: cargo test -p encke-tests --test e2e pictures -- --ignored"]
 fn pictures_of_all_pages() {
     let server = RunningServer::with_tokens(&[
         "session.ping_interval=5s",

@@ -8,13 +8,11 @@ use serde_json::{Value, json};
 
 use super::{BACKEND, Example, SERVER, names};
 
-const README: &str = include_str!("../../../../README.md");
+const GUIDE: &str = include_str!("../../../../server/docs/guides/chat.md");
 
 /// Returns the commands that the guide asks its reader to type.
 fn commands() -> Vec<&'static str> {
-    let guide = README.split_once("\n## Guide\n").expect("the README has a guide").1;
-    let guide = guide.split_once("\n## ").expect("another section follows").0;
-    let blocks = guide.split("```sh\n").skip(1).map(|rest| rest.split_once("```").expect("blocks end").0);
+    let blocks = GUIDE.split("```sh\n").skip(1).map(|rest| rest.split_once("```").expect("blocks end").0);
     blocks.flat_map(str::lines).collect()
 }
 

@@ -3,7 +3,7 @@
 
 // Backends in each language, built on the files that users copy from the example.
 mod backends;
-// The README's guide, followed in two browsers.
+// The guide to a chat, followed in two browsers.
 mod guide;
 
 use std::fs;
@@ -53,7 +53,7 @@ impl Example {
             .replace("127.0.0.1:8001", &self.admin.address.to_string())
     }
 
-    /// Returns a shell that runs a command from the README in the clone, and that becomes the last program of
+    /// Returns a shell that runs a command from the guide in the clone, and that becomes the last program of
     /// that command.
     fn shell(&self, command: &str) -> Command {
         let (before, last) = command.rsplit_once("&& ").unwrap_or(("true ", command));
@@ -72,7 +72,7 @@ impl Example {
         backend
     }
 
-    /// Returns the server under test with the arguments from the README.
+    /// Returns the server under test with the arguments from the guide.
     #[track_caller]
     fn launch(&self, command: &str) -> Launch {
         let arguments = command.strip_prefix("cargo run --release -- ").expect("the command runs the server");

@@ -10,7 +10,7 @@ mod failures;
 mod isolation;
 // Authorisation of subscriptions and publishes.
 mod permission;
-// Every cell of the README's table of permissions.
+// Every cell of the documents' table of permissions.
 mod permission_table;
 // Channels that the backend replaces.
 mod renames;

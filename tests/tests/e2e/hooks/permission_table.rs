@@ -1,4 +1,4 @@
-//! The README's table of permissions: for each action, what is checked, in which order, and the error, on each
+//! The table of permissions in the documents: for each action, what is checked, in which order, and the error, on each
 //! transport.
 
 use encke_tests::bayeux::{self, BayeuxPolling, assert_refused, with_token};

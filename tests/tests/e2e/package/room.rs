@@ -1,4 +1,4 @@
-//! The README's page for one room, run in Chromium.
+//! The documents' page for one room, run in Chromium.
 
 use encke_tests::waiting::until;
 use encke_tests::{RunningServer, Script};

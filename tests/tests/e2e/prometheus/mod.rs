@@ -3,7 +3,7 @@
 
 // deploy/alerts.yml and deploy/grafana.json.
 mod alerts_and_panels;
-// The README's reference.
+// The reference in the documents.
 mod reference;
 
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use encke_tests::Metrics;
 
-const README: &str = include_str!("../../../../README.md");
+const REFERENCE: &str = include_str!("../../../../server/docs/reference/metrics.md");
 
 /// Names of a metric's labels, with their values.
 type Labels = BTreeMap<String, BTreeSet<String>>;
@@ -19,13 +19,12 @@ fn labels_of(cell: &str) -> Labels {
 /// Parses the reference. Returns the kind and the labels of each metric, keyed by its name in the text
 /// format.
 fn documented_metrics() -> BTreeMap<String, (String, Labels)> {
-    let (_, metrics) = README.split_once("### Metrics").expect("the reference has metrics");
     let row = |line: &str| {
         let cells: Vec<_> = line.split(" | ").collect();
         let name = cells.first()?.strip_prefix("| `")?.strip_suffix('`')?.to_owned();
         Some((name, ((*cells.get(1)?).to_owned(), labels_of(cells.get(3)?))))
     };
-    metrics.lines().filter_map(row).collect()
+    REFERENCE.lines().filter_map(row).collect()
 }
 
 /// Parses the name and the labels of a series, ignoring its value and bucket bounds.

@@ -1,4 +1,4 @@
-//! The Redis user that the README creates for servers has the permissions that servers need, and no others.
+//! The Redis user that the documents create for servers has the permissions that servers need, and no others.
 
 use encke_tests::redis::Redis;
 use encke_tests::waiting::until;
@@ -9,12 +9,12 @@ use super::{
     assert_message, assert_not_opened, assert_unavailable, await_connected, exec, keys_of_news, launch, query,
 };
 
-const README: &str = include_str!("../../../../README.md");
+const SCALING: &str = include_str!("../../../../server/docs/operations/scaling.md");
 
-/// Returns the ACL rule of the user that the README creates.
+/// Returns the ACL rule of the user that the page on scaling out creates.
 fn acl_rule() -> Vec<String> {
-    let line = README.lines().find_map(|line| line.strip_prefix("redis-cli -p 6390 ACL SETUSER "));
-    let words = line.expect("the README creates a user").split(' ');
+    let line = SCALING.lines().find_map(|line| line.strip_prefix("redis-cli -p 6390 ACL SETUSER "));
+    let words = line.expect("the page creates a user").split(' ');
     words.map(|word| word.trim_matches('\'').to_owned()).collect()
 }
 

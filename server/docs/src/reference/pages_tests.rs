@@ -1,38 +1,38 @@
-//! Tests that the README contains the reference, and that the reference is complete.
+//! Tests that the documents contain the reference, and that the reference is complete.
 
 use std::path::Path;
 
 use encke_server::config::{Settings, default_file};
 
-use super::reference;
+use super::pages;
 
-const BEGIN: &str = "<!-- Begin of the output of `encke-docs reference`. -->\n\n";
-const END: &str = "\n<!-- End of the output of `encke-docs reference`. -->";
-
-/// Environment variable that makes the test rewrite the README.
+/// Environment variable that makes the test rewrite the pages.
 const REWRITE: &str = "ENCKE_REWRITE";
 
 #[test]
-fn readme_matches_the_reference() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(&path).expect("a README");
-    let (before, rest) = readme.split_once(BEGIN).expect("the README says where the reference begins");
-    let (found, after) = rest.split_once(END).expect("and where it ends");
-    let expected = reference();
-    if found == expected {
-        return;
+fn documents_contain_the_generated_pages() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reference");
+    for (name, page) in pages() {
+        let path = folder.join(name);
+        if std::fs::read_to_string(&path).is_ok_and(|found| found == page) {
+            continue;
+        }
+        assert!(
+            std::env::var_os(REWRITE).is_some(),
+            "server/docs/reference/{name} is out of date: run `{REWRITE}=1 cargo test -p encke-docs`"
+        );
+        std::fs::write(&path, page).expect("the page can be written");
     }
-    assert!(
-        std::env::var_os(REWRITE).is_some(),
-        "README.md, section Reference, is not what `encke-docs reference` prints: run `{REWRITE}=1 cargo test -p encke-docs`"
-    );
-    std::fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}"))
-        .expect("the README can be written");
+}
+
+fn page(name: &str) -> String {
+    let page = pages().into_iter().find(|(found, _)| *found == name);
+    page.expect("there is such a page").1
 }
 
 #[test]
 fn reference_has_every_section_key() {
-    let text = reference();
+    let text = page("configuration.md");
     let defaults: toml::Table = default_file().parse().expect("TOML");
     assert!(defaults.len() > 10, "{defaults:?}");
     for (section, keys) in &defaults {
@@ -44,7 +44,7 @@ fn reference_has_every_section_key() {
 
 #[test]
 fn reference_has_every_list_key() {
-    let text = reference();
+    let text = page("configuration.md");
     for list in ["webhook", "namespace"] {
         let settings =
             Settings { flags: vec![format!("{list}=[{{ nonsense = 1 }}]")], ..Settings::default() };
@@ -63,9 +63,9 @@ fn reference_has_every_list_key() {
 
 #[test]
 fn reference_has_codes_and_metrics() {
-    let text = reference();
+    let text = pages().map(|(_, page)| page).concat();
     for line in [
-        "| 4008 | `moved` | The server process is exiting, and the session continues in the next one. | reconnects with the resume token, to the [next process](#restarts) | suspended in the next process |",
+        "| 4008 | `moved` | The server process is exiting, and the session continues in the next one. | reconnects with the resume token, to the [next process](../operations/restarts.md) | suspended in the next process |",
         "| `rate_limited` | The client sends more commands per second than allowed. |",
         "| any other | An error code defined by the backend. |",
         "| 409 | `superseded` | The session has a newer poll or connection. |",
