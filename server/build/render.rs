@@ -55,9 +55,11 @@ pub(super) fn render(
         event => kept.event(event, &events[index + 1..]),
     });
     html::push_html(&mut body, events);
-    // Add a tab index to tables, so that wide tables can also be scrolled from the keyboard. This replaces
+    // Add a tab index to tables and diagrams, so that wide ones can also be scrolled from the keyboard. This replaces
     // only tags, because `<table>` in text is escaped.
     let body = body.replace("<table>", "<table tabindex=\"0\">");
+    let body =
+        body.replace("<pre><code class=\"language-text\">", "<pre class=\"diagram\" tabindex=\"0\"><code>");
     let title = headings.first().map(|heading| escaped(&heading.text)).unwrap_or_default();
     let sections = headings.into_iter().filter(|heading| heading.level == HeadingLevel::H2);
     let sections = sections.map(|Heading { id, text, .. }| Section { id, title: escaped(&text) });
@@ -198,10 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn tables_can_be_scrolled_by_keys() {
+    fn tables_and_diagrams_can_be_scrolled_by_keys() {
         let table = body("|a `<table>`|\n|-|\n|b|\n");
         assert!(table.starts_with("<table tabindex=\"0\"><thead>"), "{table}");
         assert!(table.contains("<code>&lt;table&gt;</code>"), "{table}");
+        let diagram = body("```text\na ──▶ b\n```\n");
+        assert_eq!(diagram, "<pre class=\"diagram\" tabindex=\"0\"><code>a ──▶ b\n</code></pre>\n");
     }
 
     #[test]
