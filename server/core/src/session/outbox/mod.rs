@@ -123,10 +123,13 @@ impl<C> Outbox<C> {
         self.ring.len()
     }
 
-    /// Whether the ring is full enough to request an acknowledgement, provided that the client can send one.
+    /// Whether the ring is full enough to request an acknowledgement, provided that the client can send one. False
+    /// while gaps are held, because there is nothing that the client could acknowledge.
     #[must_use]
     pub fn needs_acknowledgement(&self) -> bool {
-        self.when_full == WhenFull::Stop && self.ring.len() * 2 >= self.ring.capacity()
+        self.when_full == WhenFull::Stop
+            && self.resend_mode != ResendMode::HeldGaps
+            && self.ring.len() * 2 >= self.ring.capacity()
     }
 
     /// Records that the subscription's log may have new messages. The call is harmless if there are none, or
