@@ -190,7 +190,7 @@ pub enum CloseReason {
     Kicked,
     /// The client violated the dialect's protocol.
     ProtocolError,
-    /// The client kept exceeding a limit.
+    /// The client kept exceeding its command rate, or the suspended session was evicted at `limits.max_sessions`.
     Limit,
     /// A bug in the server: a panic left the session's state half-changed.
     Internal,
