@@ -19,6 +19,7 @@ const OPTIONS = {
   subscribe: ["since", "last"],
   publish: ["key"],
   history: ["before", "since", "epoch", "limit"],
+  on: ["state", "hello", "message", "gap", "subscribed", "unsubscribed", "fallback", "goaway", "reply"],
 };
 
 const clientCounts = {}; // Number of clients created in this page, by server.
@@ -223,7 +224,7 @@ export function connect(url, options = {}) {
 
   function lost(mine, { reason, status, answered, isFinal, cause = mine.cause }) {
     if (mine !== link) return;
-    cause = reason || cause?.message || cause || `status ${status}`;
+    cause = reason || cause?.message || cause || (status ? `status ${status}` : "no response");
     reason ||= "connection_lost";
     dropLink();
     // The inherited session is another user's, or a duplicate of the tab has taken it.
@@ -233,7 +234,7 @@ export function connect(url, options = {}) {
       session = {};
     }
     // Only WebSockets send cookies.
-    if (!token && at && reason === "unauthorized") isFinal = at = 0;
+    if (!token && at && reason === "unauthorized") isFinal = at = status = 0;
     if (isFinal || (reason === "token_expired" && isFixed && token)) {
       if (REFUSALS.test(reason)) console.warn(`encke: closed for good: ${reason}; see the server's log`);
       return finish(reason);
@@ -365,7 +366,7 @@ export function connect(url, options = {}) {
     const { kind, channel, last = 0 } = command;
     mine.sent -= 1;
     // Not executed, or safe to repeat.
-    if (error && /rate_limited|draining|subscribe,(unavail|overload|timeout)|publish,outcome/.test([kind, error.code])) {
+    if (error && /rate_limited|draining|subscribe,(unavail|overload|timeout|backend)|publish,outcome/.test([kind, error.code])) {
       command.link = undefined;
       if (kind === "subscribe") warnOfRetry(channel, error);
       if (mine.isPaused) return;
@@ -382,7 +383,10 @@ export function connect(url, options = {}) {
       subscriptions.set(channel, { session });
       if (error) forget(channel);
       else if (!positions.has(channel)) move(channel, ok.epoch, Math.max(ok.offset - last, 0));
-      if (error && command.isInternal) emit("unsubscribed", { channel, reason: error.code });
+      if (error && command.isInternal) {
+        if (!listeners.unsubscribed?.size) console.warn(`encke: not subscribed to ${channel}: ${error.code}: ${error.message}`);
+        emit("unsubscribed", { channel, reason: error.code });
+      }
     }
     if (error) fail(command, error.code, error.message);
     else command.resolve(ok);
@@ -493,6 +497,7 @@ export function connect(url, options = {}) {
       return state;
     },
     on(type, listener) {
+      checkOptions("on", { [type]: listener });
       const all = (listeners[type] ??= new Set());
       all.add(listener);
       return () => all.delete(listener);
@@ -516,7 +521,7 @@ export function connect(url, options = {}) {
 }
 
 function baseOf(url) {
-  const { href, protocol, pathname } = new URL(url, globalThis.location?.href);
+  const { href, protocol, pathname } = new URL(url, globalThis.location?.href ?? "no-scheme:/");
   const path = /\/(ws|events|poll|encke\.js)$/.exec(pathname)?.[0];
   const wrong = !/^(http|ws)s?:$/.test(protocol) ? `the scheme ${protocol}` : /[?#]/.test(href) ? "a query or fragment" : path && `the path ${path}`;
   if (!wrong) return href.replace(/^ws/, "http").replace(/\/?$/, "/");

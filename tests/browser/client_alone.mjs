@@ -145,7 +145,7 @@ const rules = {
     const warnings = await warningsOf(async () => {
       const { client } = await begin({ channels: ["news"] });
       client.subscribe("chat");
-      for (const [index, code] of ["unavailable", "unavailable", "timeout"].entries()) {
+      for (const [index, code] of ["unavailable", "unavailable", "backend_error"].entries()) {
         const socket = await next(index + 1);
         socket.receives(hello("a", 0, index > 0));
         assert.equal(socket.sent.length, 2);
@@ -154,8 +154,24 @@ const rules = {
       }
       await client.close();
     });
-    const causes = ["news: unavailable", "chat: unavailable", "news: timeout", "chat: timeout"].map((cause) => `${cause}: because of ${cause.split(" ")[1]}`);
+    const causes = ["news: unavailable", "chat: unavailable", "news: backend_error", "chat: backend_error"].map((cause) => `${cause}: because of ${cause.split(" ")[1]}`);
     assert.deepEqual(warnings, causes.map((cause) => `encke: cannot subscribe to ${cause}; the client retries, see the server's log`));
+  },
+
+  async "a refused channel of the options, to which nothing listens, and an unknown event are reported"() {
+    const warnings = await warningsOf(async () => {
+      const client = connect("http://127.0.0.1:1", { WebSocket: Socket, transports: ["websocket"], channels: ["desk"] });
+      client.on("mesage", () => {});
+      await turn();
+      const socket = Socket.all.at(-1);
+      socket.receives(hello("a", 0, false));
+      socket.receives({ reply: { id: socket.sent[0].id, error: { code: "forbidden", message: "no permission" } } });
+      await turn();
+      await client.close();
+    });
+    const events = "state, hello, message, gap, subscribed, unsubscribed, fallback, goaway, reply";
+    const known = `encke: unknown option mesage of on; the options are ${events}`;
+    assert.deepEqual(warnings, [known, "encke: not subscribed to desk: forbidden: no permission"]);
   },
 
   async "repeated messages are dropped"() {
@@ -386,9 +402,11 @@ const rules = {
     globalThis.fetch = async () => Response.json({ error: { code: "unauthorized", message: "unauthorized" } }, { status: 401 });
     try {
       const { client, of } = await begin({ transports: ["websocket", "poll"] });
-      Socket.all[0].closes(1006);
-      await next(2);
+      Socket.all[0].receives(hello("a", 0, false));
+      for (const count of [1, 2, 3, 4]) (await next(count)).closes(1006);
+      const again = await next(5);
       assert(of("state").some(({ transport }) => transport === "poll") && client.state !== "closed");
+      assert.match(again.url, /resume=/, "the session continues");
       await client.close();
     } finally {
       globalThis.fetch = fetch;
