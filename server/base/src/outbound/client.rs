@@ -167,7 +167,13 @@ impl OutboundClient {
 /// Returns the root cause of an error: hyper's own message names only the kind.
 fn root_cause(error: &legacy::Error) -> String {
     let causes = iter::successors(error.source(), |error: &&(dyn Error + 'static)| (**error).source());
-    causes.last().map_or_else(|| error.to_string(), ToString::to_string)
+    let Some(cause) = causes.last() else { return error.to_string() };
+    match cause.downcast_ref() {
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "the answer is not TLS; should the URL begin with http://?".to_owned()
+        }
+        _ => cause.to_string(),
+    }
 }
 
 impl fmt::Debug for Trust {
