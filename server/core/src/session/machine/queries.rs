@@ -53,7 +53,7 @@ impl<C> Session<C> {
     }
 
     /// Returns the outbox, for changing subscriptions and taking messages. After taking messages, the caller
-    /// must report [`ConnectionInput::Sent`].
+    /// must report [`ConnectionInput::Sent`](crate::session::ConnectionInput::Sent).
     pub fn outbox_mut(&mut self) -> &mut Outbox<C> {
         &mut self.outbox
     }
