@@ -12,6 +12,7 @@ const MAX_WARNED = 1024;
 const CLOSE = '{"close":{}}';
 const REFUSALS = /unauthorized|forbidden|token_expired/;
 const TOKEN = /^[^\s<{"]+$/; // Excludes error pages. A backend may issue tokens other than JWTs.
+const JWT = /^[^.]+\.[^.]+\.[^.]+$/;
 const OPTIONS = {
   connect: ["token", "channels", "transports", "persist", "hello_ms", "WebSocket"],
   transports: ["websocket", "events", "poll"],
@@ -34,6 +35,7 @@ export function connect(url, options = {}) {
   if (!transports.length || transports.some((each) => !OPTIONS.transports.includes(each))) {
     throw new TypeError(`encke: expected some of ${OPTIONS.transports.join(", ")} as the option transports, not [${transports}]`);
   }
+  if (!WebSocket && transports.includes("websocket")) throw new TypeError("encke: this platform has no WebSocket; pass a class as the option WebSocket");
   for (const each of channels) if (typeof each === "object") checkOptions("channels", each);
   const base = baseOf(url);
   const entry = `encke ${base} ${(clientCounts[base] = (clientCounts[base] ?? 0) + 1)}`;
@@ -233,6 +235,8 @@ export function connect(url, options = {}) {
       mine.retry_ms = 0;
       session = {};
     }
+    // An error in one word looks like a token.
+    if (!isFixed && reason === "unauthorized" && !JWT.test(auth.token ?? "..")) isFinal = false;
     // Only WebSockets send cookies.
     if (!token && at && reason === "unauthorized") isFinal = at = status = 0;
     if (isFinal || (reason === "token_expired" && isFixed && token)) {

@@ -375,6 +375,12 @@ const rules = {
       });
       assert.deepEqual(refusals, [`encke: closed for good: ${reason}; see the server's log`]);
     }
+    const { client } = await begin({ token: async () => "Unauthorized" });
+    Socket.all[0].closes(4102, "unauthorized");
+    await turn();
+    assert.equal(client.state, "waiting", "an error in one word");
+    await client.close();
+    assert.throws(() => connect("http://host", { WebSocket: null, transports: ["websocket"] }), /this platform has no WebSocket/);
     const warnings = await warningsOf(async () => {
       const { of } = await begin({ token: "not a token" });
       assert.deepEqual([of("state").at(-1), Socket.all.length], [{ state: "closed", reason: "token" }, 0]);
