@@ -199,6 +199,37 @@ impl Layers {
         self.errors.push(ConfigError::Invalid { key, origin, message: message.to_owned() });
     }
 
+    /// Records all errors in the elements of a list, by reading each element alone, without the fields that were
+    /// found to be wrong.
+    fn refuse_elements<T: serde::de::DeserializeOwned>(&mut self, list: &str) {
+        let Some(elements) = self.get(list).and_then(|list| list.as_array().cloned()) else { return };
+        let beginning = format!("{list}[0]");
+        for (index, mut element) in elements.into_iter().enumerate() {
+            let mut removed = Vec::new();
+            loop {
+                let mut alone = Self::defaults();
+                if let Some(slot) = alone.get(list) {
+                    *slot = Value::Array(vec![element.clone()]);
+                }
+                let Err(error) = serde_path_to_error::deserialize::<_, T>(alone.table) else { break };
+                let (path, message) = (error.path().to_string(), error.inner().message());
+                let Some(inside) = path.strip_prefix(&beginning) else { break };
+                // A required field that was wrong is now missing. All other fields have been read by then.
+                if removed.iter().any(|name| message == format!("missing field `{name}`")) {
+                    break;
+                }
+                let key = format!("{list}[{index}]{inside}");
+                self.refuse(key, self.source(list), without_mistyped_value(message));
+                let name =
+                    inside.trim_start_matches('.').split(['.', '[']).next().unwrap_or_default().to_owned();
+                if element.as_table_mut().and_then(|fields| fields.remove(&name)).is_none() {
+                    break;
+                }
+                removed.push(name);
+            }
+        }
+    }
+
     fn get(&mut self, key: &str) -> Option<&mut Value> {
         match key.split_once('.') {
             Some((section, name)) => self.table.get_mut(section)?.as_table_mut()?.get_mut(name),
@@ -224,8 +255,13 @@ impl Layers {
                 Err(error) => error,
             };
             let key = error.path().to_string();
-            let message = without_mistyped_value(error.inner().message());
-            self.refuse(key.clone(), self.source(&key), message);
+            let before = self.errors.len();
+            if key.contains('[') {
+                self.refuse_elements::<T>(list_of(&key));
+            }
+            if self.errors.len() == before {
+                self.refuse(key.clone(), self.source(&key), without_mistyped_value(error.inner().message()));
+            }
             let (set, mut defaults) = (list_of(&key), Self::defaults());
             let (Some(_), Some(slot), Some(default)) =
                 (self.sources.remove(set), self.get(set), defaults.get(set))

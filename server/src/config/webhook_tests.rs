@@ -71,3 +71,18 @@ fn errors_name_the_key_and_show_no_secret() {
         assert!(!error.contains("hunter2") && !error.contains("whsec_M"), "{error}");
     }
 }
+
+#[test]
+fn all_wrong_fields_of_all_webhooks_are_reported() {
+    let webhooks = "{ url = 'http://a/', events = ['user.onlin'], secret = 1, timout = '1s', retry_for = 10 }, { urls = 'b' }";
+    let errors = resolve(webhooks).map(|_| ()).expect_err("nothing is right").to_string();
+    let keys: Vec<_> = errors.lines().filter_map(|line| line.split('`').nth(1)).collect();
+    let first = ["events[0]", "retry_for", "secret", "timout"].map(|field| format!("webhook[0].{field}"));
+    let mut sorted: Vec<_> = keys.iter().map(ToString::to_string).collect();
+    sorted.sort();
+    assert_eq!(
+        sorted,
+        [&first[..], &["webhook[1]".to_owned(), "webhook[1].urls".to_owned()]].concat(),
+        "{errors}"
+    );
+}
