@@ -175,6 +175,8 @@ async fn a_closed_pipe_is_not_an_error() {
         command.stdout(writer);
         let ended = finish(command).await;
         let stderr = if code == 0 { "" } else { "loadgen: assertion failed: connected>2 (the value is 2)\n" };
-        assert_eq!((ended.code, &*ended.stderr), (code, stderr), "{words}");
+        // On a busy machine, the load generator warns that it ran late.
+        let lines = ended.stderr.split_inclusive('\n').filter(|line| !line.contains("loadgen ran up to"));
+        assert_eq!((ended.code, &*lines.collect::<String>()), (code, stderr), "{words}");
     }
 }
