@@ -171,8 +171,13 @@ impl Simulation {
     ) {
         let bayeux = self.clients[number].bayeux.as_mut();
         let Some(connect) = bayeux.and_then(|bayeux| bayeux.connect.take()) else { return };
-        if reply.successful() {
+        // A connect that arrived before the session's latest one is answered with a pause: the session keeps its other
+        // connection.
+        let is_pausing = reply.interval().is_some_and(|interval| interval > 0);
+        if reply.successful() && !is_pausing {
             self.mark_greeted(number);
+        } else if let Some(link) = self.clients[number].link.as_mut().filter(|_| is_pausing) {
+            link.greeted = false;
         }
         let pause = self.receive_connect_answer(number, connection, messages, reply, &connect);
         if self.violation.is_some() {
