@@ -294,8 +294,8 @@ const rules = {
     const { client, of } = await begin();
     const [first] = Socket.all;
     first.receives(hello("a", 0, false), { goaway: { reason: "moved", retry_ms: 300 } });
-    first.closes(4008, "moved");
     const since = performance.now();
+    first.closes(4008, "moved");
     await next(2);
     assert(performance.now() - since >= 299);
     await turn();
