@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use super::render::{RenderedDocument, Target, heading_anchors, render};
+use super::render::{RenderedDocument, heading_anchors, render};
 
 /// Folders of the documents in the order of the navigation, with their titles.
 const PARTS: [(&str, &str); 6] = [
@@ -47,39 +47,45 @@ impl Documents {
     pub(super) fn pages(&self) -> Vec<(String, String)> {
         let anchors: BTreeMap<_, _> =
             self.0.iter().map(|(name, text)| (&**name, heading_anchors(text))).collect();
-        let page = |(name, text): (&String, &String)| {
-            let rendered = render(text, name == INDEX, |url| {
-                let (document, anchor) = resolve(name, url)?;
-                let anchors = anchors.get(&*document)?;
-                let has_anchor = anchor.is_none_or(|anchor| anchors.iter().any(|it| it == anchor));
-                has_anchor.then(|| Target::new(&path_of(&document), anchor))
-            });
-            (name.clone(), html_page(&rendered, &self.navigation(name, &rendered)))
+        let target_of = |from: &str, url: &str| {
+            let (document, anchor) = resolve(from, url)?;
+            let (path, anchors) = (path_of(&document), anchors.get(&*document)?);
+            match anchor {
+                None => Some(path),
+                Some(anchor) => anchors.iter().any(|it| it == anchor).then(|| format!("{path}#{anchor}")),
+            }
         };
-        self.0.iter().map(page).collect()
+        let rendered = |(name, text): (&String, &String)| {
+            (name.clone(), render(text, name == INDEX, |url| target_of(name, url)))
+        };
+        let rendered: BTreeMap<_, _> = self.0.iter().map(rendered).collect();
+        let page = |(name, document): (&String, &RenderedDocument)| {
+            (name.clone(), html_page(document, &navigation(&rendered, name)))
+        };
+        rendered.iter().map(page).collect()
     }
+}
 
-    /// Returns the list of all documents, with the sections of the current one.
-    fn navigation(&self, current: &str, rendered: &RenderedDocument) -> String {
-        let mut list = String::new();
-        for (part, title) in PARTS {
-            let mut entries = String::new();
-            let prefix = format!("{part}/");
-            let index = format!("{part}/{INDEX}");
-            let is_listed =
-                |name: &&String| name.starts_with(&prefix) && (part != INDEXED_PART || **name == index);
-            for (name, text) in self.0.iter().filter(|(name, _)| is_listed(name)) {
-                let (path, title) = (path_of(name), title_of(text));
-                let mark = if name == current { " aria-current=\"page\"" } else { "" };
-                let sections = if name == current { sections_of(rendered) } else { String::new() };
-                entries += &format!("<li><a href=\"{path}\"{mark}>{title}</a>{sections}</li>\n");
-            }
-            if !entries.is_empty() {
-                list += &format!("<li>{title}\n<ul>\n{entries}</ul></li>\n");
-            }
+/// Returns the list of all documents, with the sections of the current one.
+fn navigation(documents: &BTreeMap<String, RenderedDocument>, current: &str) -> String {
+    let mut list = String::new();
+    for (part, title) in PARTS {
+        let mut entries = String::new();
+        let (prefix, index) = (format!("{part}/"), format!("{part}/{INDEX}"));
+        let is_listed = |name: &String| name.starts_with(&prefix) && (part != INDEXED_PART || *name == index);
+        for (name, document) in documents.iter().filter(|(name, _)| is_listed(name)) {
+            let (path, title) = (path_of(name), &document.title);
+            let (mark, sections) = match name == current {
+                true => (" aria-current=\"page\"", sections_of(document)),
+                false => ("", String::new()),
+            };
+            entries += &format!("<li><a href=\"{path}\"{mark}>{title}</a>{sections}</li>\n");
         }
-        list
+        if !entries.is_empty() {
+            list += &format!("<li>{title}\n<ul>\n{entries}</ul></li>\n");
+        }
     }
+    list
 }
 
 fn sections_of(rendered: &RenderedDocument) -> String {
@@ -87,11 +93,6 @@ fn sections_of(rendered: &RenderedDocument) -> String {
     let sections: String =
         sections.map(|it| format!("<li><a href=\"#{}\">{}</a></li>\n", it.id, it.title)).collect();
     if sections.is_empty() { sections } else { format!("\n<ul>\n{sections}</ul>") }
-}
-
-/// Returns the title of a document: its first heading.
-fn title_of(text: &str) -> &str {
-    text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or_default()
 }
 
 /// Path at which a document is served.

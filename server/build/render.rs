@@ -18,26 +18,17 @@ pub(super) struct Section {
     pub(super) title: String,
 }
 
-/// URL of a document that is served, perhaps with an anchor.
-pub(super) struct Target(String);
-
-impl Target {
-    pub(super) fn new(path: &str, anchor: Option<&str>) -> Self {
-        Self(anchor.map_or_else(|| path.to_owned(), |anchor| format!("{path}#{anchor}")))
-    }
-}
-
 /// Renders a document for readers who may have neither the repository nor a network connection. Complete URLs are
-/// kept; other links lead to what `target` returns, or become plain text. Images are replaced by their descriptions.
+/// kept; other links lead to the URL that `target` returns, or become plain text. Images are replaced by their descriptions.
 /// HTML is shown as text, and comments are removed.
 ///
 /// With `names_links`, each link has its text as an anchor, in the form that a heading with this text would have.
 pub(super) fn render(
     markdown: &str,
     names_links: bool,
-    target: impl Fn(&str) -> Option<Target>,
+    target: impl Fn(&str) -> Option<String>,
 ) -> RenderedDocument {
-    let events: Vec<_> = Parser::new_ext(markdown, Options::ENABLE_TABLES).collect();
+    let events = events(markdown);
     let headings = headings(&events);
     let mut kept = EventFilter {
         target,
@@ -68,8 +59,11 @@ pub(super) fn render(
 
 /// Returns the anchors of all headings.
 pub(super) fn heading_anchors(markdown: &str) -> Vec<String> {
-    let events: Vec<_> = Parser::new_ext(markdown, Options::ENABLE_TABLES).collect();
-    headings(&events).into_iter().map(|heading| heading.id).collect()
+    headings(&events(markdown)).into_iter().map(|heading| heading.id).collect()
+}
+
+fn events(markdown: &str) -> Vec<Event<'_>> {
+    Parser::new_ext(markdown, Options::ENABLE_TABLES).collect()
 }
 
 struct Heading {
@@ -113,7 +107,7 @@ struct EventFilter<F> {
     in_comment: bool,
 }
 
-impl<F: Fn(&str) -> Option<Target>> EventFilter<F> {
+impl<F: Fn(&str) -> Option<String>> EventFilter<F> {
     /// Converts an event, given those that follow it.
     fn event<'e>(&mut self, event: &Event<'e>, rest: &[Event<'e>]) -> Option<Event<'e>> {
         match event {
@@ -145,8 +139,7 @@ impl<F: Fn(&str) -> Option<Target>> EventFilter<F> {
         if url.starts_with("https://") || url.starts_with("http://") {
             return Some(event.clone());
         }
-        let Target(url) = (self.target)(url)?;
-        let url = escaped(&url);
+        let url = escaped(&(self.target)(url)?);
         let id = self.link_anchors.as_mut().map(|anchors| {
             let inside = rest.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Link)));
             let text = inside.filter_map(|event| match event {
@@ -164,7 +157,7 @@ mod tests {
     use super::*;
 
     fn body(markdown: &str) -> String {
-        let target = |url: &str| (url == "b.md#c").then(|| Target::new("/docs/b", Some("c")));
+        let target = |url: &str| (url == "b.md#c").then(|| "/docs/b#c".to_owned());
         render(markdown, false, target).body
     }
 
