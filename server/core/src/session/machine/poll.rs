@@ -162,14 +162,9 @@ impl<C> Session<C> {
                     self.outbox.acknowledge(self.outbox.sent());
                 }
                 // Some proxies reset the connection after each answer, so that every answer may be lost.
-                let holds_gaps = matches!(attach.kind, ConnectionKind::Poll { .. })
-                    && self.phase() == Phase::BetweenPolls
-                    && !is_answered
-                    && self.outbox.has_sent_only_gaps();
-                self.outbox.resume_with_gaps(when_full, is_answered);
-                if holds_gaps {
-                    self.outbox.hold_gaps();
-                }
+                let polls_again =
+                    matches!(attach.kind, ConnectionKind::Poll { .. }) && self.phase() == Phase::BetweenPolls;
+                self.outbox.resume_with_gaps(when_full, is_answered, polls_again);
             }
             (seq, _) => self.outbox.resume(seq, when_full),
         }

@@ -29,18 +29,11 @@ impl<C> Outbox<C> {
     }
 
     /// Whether the last connection has sent gaps for all that it had to resend, and nothing new.
-    #[must_use]
-    pub fn has_sent_only_gaps(&self) -> bool {
+    pub(super) fn has_sent_only_gaps(&self) -> bool {
         self.resend_mode != ResendMode::Messages && self.next_turn().is_none()
     }
 
-    /// After [`Self::resume_with_gaps`]: sends the gaps only together with the next new message or notice. A
-    /// client that polls again after each lost answer would otherwise receive the same gaps in an endless loop.
-    pub fn hold_gaps(&mut self) {
-        self.resend_mode = ResendMode::HeldGaps;
-    }
-
-    /// Ends [`Self::hold_gaps`], because the client's request must be answered.
+    /// Sends the gaps that are held, because there is a new notice, or the client's request must be answered.
     pub fn release_gaps(&mut self) {
         if self.resend_mode == ResendMode::HeldGaps {
             self.resend_mode = ResendMode::Gaps;

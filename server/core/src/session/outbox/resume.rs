@@ -42,14 +42,17 @@ impl<C> Outbox<C> {
 
     /// Prepares the outbox for a new connection whose client has everything acknowledged, and possibly more.
     /// To avoid duplicates, everything sent since then is reported as gaps. `was_answered` states whether the
-    /// client's last request was answered.
-    pub fn resume_with_gaps(&mut self, when_full: WhenFull, was_answered: bool) {
+    /// client's last request was answered. `polls_again` states whether the connection is a poll that follows
+    /// another one: if that one has sent the same gaps, they wait for the next message, the next notice or the end
+    /// of the hold. A client whose answers are all lost would otherwise receive them in an endless loop.
+    pub fn resume_with_gaps(&mut self, when_full: WhenFull, was_answered: bool, polls_again: bool) {
+        let holds_gaps = polls_again && !was_answered && self.has_sent_only_gaps();
         let seq = self.acknowledged;
         self.continue_after(ClientPosition { seq, confirmed: seq }, when_full);
         if !was_answered {
             self.requeue_notices_after(seq);
         }
-        self.resend_mode = ResendMode::Gaps;
+        self.resend_mode = if holds_gaps { ResendMode::HeldGaps } else { ResendMode::Gaps };
     }
 
     fn continue_after(&mut self, ClientPosition { seq, confirmed }: ClientPosition, when_full: WhenFull) {

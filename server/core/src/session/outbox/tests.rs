@@ -98,7 +98,7 @@ fn resending_needs_the_log() {
     assert!(!outbox.needs_log(), "the gap is sent first");
     take(&mut outbox, 1, 0);
     assert!(outbox.needs_log());
-    outbox.resume_with_gaps(WhenFull::Stop, false);
+    outbox.resume_with_gaps(WhenFull::Stop, false, false);
     assert!(!outbox.needs_log(), "all messages become gaps");
 }
 
