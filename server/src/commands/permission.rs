@@ -69,8 +69,8 @@ impl Services {
             return EngineResponse::Ready(allowed.map(|()| subscribed));
         }
         let request = || HookRequest { channel: Some(name.as_str()), ..HookRequest::default() };
-        let interpret = self.approved_name(permission);
-        let interpret = move |Approval { channel, .. }| interpret(channel);
+        let max_bytes = self.settings.channel_name_bytes;
+        let interpret = move |Approval { channel, .. }| approved_name(permission, channel, max_bytes);
         let Some(answer) = self.ask(session, owner, HookKind::Subscribe, request, interpret) else {
             return EngineResponse::Ready(Ok(name.clone()));
         };
@@ -89,19 +89,6 @@ impl Services {
         if self.access.backend_for(HookKind::Subscribe).is_some() {
             let services = Arc::downgrade(self);
             self.sessions.subscriptions.set_join_authoriser(services);
-        }
-    }
-
-    /// Returns a function that parses the channel that the backend names instead of the client's. The server's own
-    /// [checks](Self::check) remain to be made.
-    pub(super) fn approved_name(
-        &self,
-        permission: Permission,
-    ) -> impl FnOnce(Option<String>) -> Result<Option<ChannelName>, String> + use<> {
-        let max_bytes = self.settings.channel_name_bytes;
-        move |text| {
-            let name = text.map(|text| channel_name(permission, &text, max_bytes)).transpose();
-            name.map_err(|error| format!("`channel`: {error}"))
         }
     }
 
@@ -128,6 +115,17 @@ impl Services {
             }
         }
     }
+}
+
+/// Parses the channel that the backend names instead of the client's, if any. The server's own
+/// [checks](Services::check) remain to be made.
+pub(super) fn approved_name(
+    permission: Permission,
+    text: Option<String>,
+    max_bytes: usize,
+) -> Result<Option<ChannelName>, String> {
+    let name = text.map(|text| channel_name(permission, &text, max_bytes)).transpose();
+    name.map_err(|error| format!("`channel`: {error}"))
 }
 
 fn channel_name(

@@ -8,6 +8,7 @@ use encke_core::message::{CompactJson, Content};
 use futures_util::FutureExt;
 
 use super::errors::{bad_data, engine_failed};
+use super::permission::approved_name;
 use super::{CommandContext, CommandOutcome, StartedCommand};
 use crate::auth::Permission;
 use crate::backend::{Approval, HookKind, HookRequest};
@@ -30,11 +31,11 @@ pub(super) fn publish(
         data: serde_json::from_str(content.data.as_str()).ok(),
         ..HookRequest::default()
     };
-    let approved_name = services.approved_name(Permission::Publish);
-    let interpret = |Approval { channel, data, .. }: Approval| {
+    let max_bytes = services.settings.channel_name_bytes;
+    let interpret = move |Approval { channel, data, .. }: Approval| {
         let data = data.as_deref().map(|data| CompactJson::parse(data.get()).map(CompactJson::into_owned));
         let data = data.transpose().map_err(|error| format!("`data`: {error}"))?;
-        Ok((approved_name(channel)?, data))
+        Ok((approved_name(Permission::Publish, channel, max_bytes)?, data))
     };
     let Some(answer) = context.ask(HookKind::Publish, request, interpret) else {
         let published = services.logs.engine.append(&channel, &creator, &content, id.as_ref());
