@@ -181,15 +181,15 @@ impl Layers {
 
     /// Returns the section or the key that is nearest to an unknown one.
     fn nearest_key(&self, unknown: &str) -> Option<String> {
-        let names = |table: &Table| table.keys().cloned().collect::<Vec<_>>();
-        let nearest_of = |name: &str, known: &[String]| {
-            let known: Vec<_> = known.iter().map(String::as_str).collect();
-            nearest(name, &known).map(str::to_owned)
-        };
+        fn nearest_of<'a>(name: &str, table: &'a Table) -> Option<&'a str> {
+            let known: Vec<_> = table.keys().map(String::as_str).collect();
+            nearest(name, &known)
+        }
+
         let (section, name) = unknown.split_once('.').map_or((unknown, None), |(it, name)| (it, Some(name)));
-        let section = nearest_of(section, &names(&self.table))?;
-        let Some(name) = name else { return Some(section) };
-        match nearest_of(name, &names(self.table.get(&section)?.as_table()?)) {
+        let section = nearest_of(section, &self.table)?;
+        let Some(name) = name else { return Some(section.to_owned()) };
+        match nearest_of(name, self.table.get(section)?.as_table()?) {
             Some(name) => Some(format!("{section}.{name}")),
             None => (!unknown.starts_with(&format!("{section}."))).then(|| format!("[{section}]")),
         }
