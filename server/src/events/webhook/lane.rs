@@ -19,31 +19,28 @@ const MAX_SHUTDOWN_PAUSE: Duration = Duration::from_millis(250);
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DeliveryFailure {
-    #[error("the receiver answered {status}")]
+    #[error("the receiver answered {}", explained(*status))]
     Status {
         status: StatusCode,
         /// Beginning of the body.
         body: String,
     },
-    #[error("the receiver answered 401: it may have another secret than webhook.secret")]
-    Unauthorized { body: String },
     #[error(transparent)]
     Outbound(#[from] OutboundError),
 }
 
-impl DeliveryFailure {
-    fn of_response(response: &OutboundResponse) -> Self {
-        let body = excerpt(&response.body);
-        match response.status {
-            StatusCode::UNAUTHORIZED => Self::Unauthorized { body },
-            status => Self::Status { status, body },
-        }
+fn explained(status: StatusCode) -> String {
+    match status {
+        StatusCode::UNAUTHORIZED => "401: it may have another secret than webhook.secret".to_owned(),
+        status => status.to_string(),
     }
+}
 
+impl DeliveryFailure {
     /// Returns the beginning of the response's body, if there was a response.
     pub(super) fn body(&self) -> Option<&str> {
         match self {
-            Self::Status { body, .. } | Self::Unauthorized { body } => Some(body),
+            Self::Status { body, .. } => Some(body),
             Self::Outbound(_) => None,
         }
     }
@@ -100,8 +97,11 @@ impl Webhook {
         let headers = headers(&batch.id, now, &batch.body, Some(&self.settings.secret));
         let settings = &self.settings;
         let reply = self.client.post(&settings.target, headers, batch.body.clone(), settings.timeout).await;
-        let reply = reply?;
-        if reply.status.is_success() { Ok(()) } else { Err(DeliveryFailure::of_response(&reply)) }
+        let OutboundResponse { status, body, .. } = reply?;
+        if status.is_success() {
+            return Ok(());
+        }
+        Err(DeliveryFailure::Status { status, body: excerpt(&body) })
     }
 
     /// Waits for `pause`, or less if the server is shutting down.
