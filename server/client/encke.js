@@ -236,7 +236,7 @@ export function connect(url, options = {}) {
       session = {};
     }
     // An error in one word looks like a token.
-    if (!isFixed && reason === "unauthorized" && !JWT.test(auth.token ?? "..")) isFinal = false;
+    if (!isFixed && reason === "unauthorized" && !JWT.test(auth.token)) isFinal = false;
     // Only WebSockets send cookies.
     if (!token && at && reason === "unauthorized") isFinal = at = status = 0;
     if (isFinal || (reason === "token_expired" && isFixed && token)) {
