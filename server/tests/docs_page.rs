@@ -74,6 +74,56 @@ fn every_document_has_a_title() {
     }
 }
 
+/// Returns the cells of the rows of all tables in a part of a document, without the heads.
+fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    let lines = text.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---"));
+    let rows = lines.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>());
+    rows.skip(1)
+}
+
+/// Returns the part of a document below a heading.
+fn section<'a>(text: &'a str, title: &str) -> &'a str {
+    let start = text.find(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("no section {title}"));
+    let rest = &text[start + 1..];
+    rest.find("\n## ").map_or(rest, |end| &rest[..end])
+}
+
+/// Whether `command` consists of words of `whole`, in the same order.
+fn is_part_of(command: &str, whole: &str) -> bool {
+    let mut words = whole.split_whitespace().map(|word| word.trim_start_matches("target/release/"));
+    command.split_whitespace().all(|word| words.any(|it| it == word))
+}
+
+#[test]
+fn every_figure_names_its_command() {
+    let root = Path::new(ROOT);
+    let benchmarks = fs::read_to_string(root.join("server/docs/evidence/benchmarks.md")).expect("readable");
+    let commands: Vec<_> = benchmarks.lines().filter(|line| line.starts_with("target/release/")).collect();
+    let mut count = 0;
+    for row in rows(&benchmarks) {
+        let number = format!("# {}", row.last().expect("a row has cells"));
+        assert!(benchmarks.lines().any(|line| line.ends_with(&number)), "no command {number}: {row:?}");
+        count += 1;
+    }
+    assert!(count > 5, "{count}");
+
+    let readme = fs::read_to_string(root.join("README.md")).expect("readable");
+    for row in rows(section(&readme, "Five figures")) {
+        let command = row.last().expect("a row has cells").trim_matches('`');
+        assert!(commands.iter().any(|whole| is_part_of(command, whole)), "not in the benchmarks: {row:?}");
+    }
+
+    let mut documents = Vec::new();
+    find_documents(&root.join("server/docs"), &mut documents);
+    for document in documents {
+        let text = fs::read_to_string(&document).expect("the document is readable");
+        for part in text.split("\n## ").flat_map(|part| part.split("\n### ")) {
+            let is_measured = part.starts_with("Measured");
+            assert!(!is_measured || part.contains("```sh"), "{}: {part}", document.display());
+        }
+    }
+}
+
 #[test]
 fn overviews_are_short() {
     for (name, max_lines) in [("README.md", 250), ("ARCHITECTURE.md", 500)] {

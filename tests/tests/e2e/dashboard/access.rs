@@ -90,3 +90,21 @@ pub(super) fn skip_to_content(page: &mut Dashboard) {
     page.press("Enter");
     until("the content has the focus", || page.count("main:focus") == 1);
 }
+
+/// The navigation leads to the documents and their sections, and the skip link past the navigation.
+#[test]
+fn documents_are_read_by_keyboard() {
+    let server = RunningServer::with(&[]);
+    for (document, section) in [("Presence", "Joins and leaves"), ("Sizing", "Descriptors")] {
+        let mut page = Dashboard::open(server.admin.address(), "docs");
+        page.tab_to(document);
+        page.press("Enter");
+        page.await_text("h1", document);
+        page.await_texts("nav [aria-current]", &[document]);
+        page.tab_to(section);
+        page.press("Enter");
+        until(format!("{section} is shown"), || page.count("h2:target") == 1);
+    }
+    let mut page = Dashboard::open(server.admin.address(), "docs/guides/chat");
+    skip_to_content(&mut page);
+}
