@@ -65,7 +65,8 @@ class Page:
             yield language, "".join(line.removeprefix(indent) for line in text.splitlines(keepends=True))
 
     def unused(self):
-        return self._exceptions.keys() - self._used
+        """Returns what `pages.toml` names, but the page does not contain any more."""
+        return [*(self._exceptions.keys() - self._used), *(word for word in self.words if word not in self.text)]
 
 
 def is_complete(command):
