@@ -195,8 +195,8 @@ impl Layers {
         }
     }
 
-    fn refuse(&mut self, key: String, origin: SettingSource, message: &str) {
-        self.errors.push(ConfigError::Invalid { key, origin, message: message.to_owned() });
+    fn refuse(&mut self, key: String, origin: SettingSource, message: impl Into<String>) {
+        self.errors.push(ConfigError::Invalid { key, origin, message: message.into() });
     }
 
     /// Records all errors in the elements of a list, by reading each element alone, without the fields that were
@@ -298,11 +298,22 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> String {
     format!("TOML parse error at line {line}, column {column}: {}", error.message())
 }
 
-/// Strips a value of the wrong type from a serde error message: it may be a secret where a list of secrets
-/// belongs. Only types that hold no secret, such as durations, reject values of the right type here.
-fn without_mistyped_value(message: &str) -> &str {
-    match message.rfind("expected ") {
-        Some(expected) if message.starts_with("invalid type: ") => &message[expected..],
-        _ => message,
-    }
+/// Names that serde has for types, and those that a reader of the configuration knows.
+const TYPE_NAMES: [(&str, &str); 7] = [
+    ("usize", "an integer of at least 0"),
+    ("u64", "an integer of at least 0"),
+    ("u32", "an integer of at least 0"),
+    ("u16", "an integer from 0 to 65535"),
+    ("f64", "a number"),
+    ("a boolean", "true or false"),
+    ("a sequence", "a list"),
+];
+
+/// Describes a serde error without a value of the wrong type: it may be a secret where a list of secrets belongs.
+/// Only types that hold no secret, such as durations, reject values of the right type here.
+fn without_mistyped_value(message: &str) -> String {
+    let Some((before, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
+    let before = if message.starts_with("invalid type: ") { "" } else { before };
+    let name = TYPE_NAMES.iter().find(|(name, _)| *name == expected).map_or(expected, |(_, plain)| plain);
+    format!("{before}expected {name}")
 }

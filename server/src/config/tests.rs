@@ -299,6 +299,8 @@ fn errors_in_files_and_the_environment_are_located() {
         ),
         ("idle = \"1h\"", format!("unknown key `idle` (set by {path})")),
         ("[session]\nidle = 5", ": expected a duration such as \"25s\", or \"off\"".into()),
+        ("[limits]\nmax_sessions = \"5\"", ": expected an integer of at least 0".into()),
+        ("[limits]\nmax_sessions = -1", "integer `-1`, expected an integer of at least 0".into()),
         ("[session\n", format!("{path}: TOML parse error at line 1")),
     ] {
         std::fs::write(file.path(), text).expect("written");
@@ -606,7 +608,7 @@ fn errors_show_no_secrets_from_files() {
     for (text, message) in [
         ("[auth]\nsecret = hunter2\n", "TOML parse error at line 2, column 10"),
         ("[auth]\nsecret = \"hunter2", "TOML parse error at line 2"),
-        ("[auth]\napi_keys = \"hunter2\"", "expected a sequence"),
+        ("[auth]\napi_keys = \"hunter2\"", "expected a list"),
         ("[auth]\nsecret = [\"hunter2\"]", "expected a string"),
     ] {
         std::fs::write(file.path(), text).expect("written");
