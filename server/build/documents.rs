@@ -1,4 +1,4 @@
-//! The documents: Markdown files in folders, of which each becomes a page with the navigation of all.
+//! The documents: Markdown files in folders. Each becomes an HTML page with a navigation list.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ const PARTS: [(&str, &str); 6] = [
     ("decisions", "Decisions"),
 ];
 
-/// Part of which only the index is in the navigation.
+/// Part of which the navigation lists only the index.
 const INDEXED_PART: &str = "decisions";
 
 /// Name of the document that is served at `/docs`.
@@ -66,7 +66,7 @@ impl Documents {
     }
 }
 
-/// Returns the list of all documents, with the sections of the current one.
+/// Returns the navigation list: the documents by part, with the sections of the current document.
 fn navigation(documents: &BTreeMap<String, RenderedDocument>, current: &str) -> String {
     let mut list = String::new();
     for (part, title) in PARTS {
@@ -100,8 +100,8 @@ fn path_of(name: &str) -> String {
     if name == INDEX { "/docs".to_owned() } else { format!("/docs/{name}") }
 }
 
-/// Returns the document and the anchor of a relative link in the document `from`. `None` if the link leads to no
-/// document.
+/// Resolves a relative link in the document `from` to the name of a document, which may not exist, and an anchor.
+/// `None` if the link is not to a Markdown file below the folder of the documents.
 fn resolve<'a>(from: &str, url: &'a str) -> Option<(String, Option<&'a str>)> {
     let (path, anchor) = url.split_once('#').map_or((url, None), |(path, anchor)| (path, Some(anchor)));
     if path.is_empty() {

@@ -9,7 +9,7 @@ use std::{env, fs};
 
 use documents::Documents;
 
-/// Paths from the package, in which build scripts run.
+/// Paths relative to the package's directory, in which build scripts run.
 const DOCUMENTS: &str = "docs";
 const DASHBOARD: &str = "dashboard";
 

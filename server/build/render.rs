@@ -19,10 +19,12 @@ pub(super) struct Section {
 }
 
 /// Renders a document for readers who may have neither the repository nor a network connection. Complete URLs are
-/// kept; other links lead to the URL that `target` returns, or become plain text. Images are replaced by their descriptions.
+/// kept; other links lead to the URL that `target` returns, or become plain text. Images are replaced by their
+/// descriptions.
 /// HTML is shown as text, and comments are removed.
 ///
-/// With `names_links`, each link has its text as an anchor, in the form that a heading with this text would have.
+/// With `names_links`, each link to a document gets the anchor that a heading with its text would have: links to
+/// sections of the former single page then lead to entries of the index.
 pub(super) fn render(
     markdown: &str,
     names_links: bool,
@@ -100,15 +102,15 @@ fn escaped(text: &str) -> String {
 /// Filter for the events of a document.
 struct EventFilter<F> {
     target: F,
-    /// Set if links are to have anchors.
+    /// Generates anchors for links. `None` if links get no anchors.
     link_anchors: Option<Anchors>,
-    /// End of each open link. `None` if the link is omitted.
+    /// Closing event of each open link. `None` if only the link's text is kept.
     links: Vec<Option<Event<'static>>>,
     in_comment: bool,
 }
 
 impl<F: Fn(&str) -> Option<String>> EventFilter<F> {
-    /// Converts an event, given those that follow it.
+    /// Converts an event, or returns `None` to drop it. `rest` contains the events that follow.
     fn event<'e>(&mut self, event: &Event<'e>, rest: &[Event<'e>]) -> Option<Event<'e>> {
         match event {
             Event::Start(Tag::Link { dest_url, .. }) => {

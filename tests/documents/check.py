@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Runs every command in the documents with the real binaries, and compares every JSON transcript with what the server
-sends. `pages.toml` lists the few commands that are run in another way, or not at all, with the reason.
+"""Runs every command in the documents with the real binaries, and compares every JSON transcript with the output of the
+server. `pages.toml` lists the commands that are run in another way or not at all, with the reason.
 
 usage: check.py DIRECTORY_OF_THE_BINARIES [PAGE ...]
 
 In a block of shell commands, a line that begins with `{`, `[` or `encke: ` is the output of the command before it. `< `
-begins a line that the last `npx wscat` receives, and `> ` one that it sends; the fields of an event are lines of the last
-`curl -N`. A comment that begins with JSON is the output of its command. A line `...` stands for omitted lines.
+begins a line that the last `npx wscat` receives, and `> ` one that it sends. `id: `, `data: ` and `retry: ` begin lines of
+the last `curl -N`. A comment after a command that begins with JSON shows the first line of its output. A line `...` stands
+for omitted lines.
 """
 
 import os
@@ -30,7 +31,7 @@ FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\s*```$", re.MULTILINE | re.DOTALL)
 IS_SERVER = re.compile(
     r"(taskset -c 0 )?(cargo run --release( --)?|(target/release/)?encke)( --(?!version|help).*)?$", re.DOTALL
 )
-# A line of a transcript may continue in the next one, which is indented.
+# A line of a transcript may continue on the next line, which is then indented.
 JOINED = re.compile(r"^([<\[{].*)\n\s+", re.MULTILINE)
 ERROR = "encke: "
 EVENT_FIELDS = ("id: ", "data: ", "retry: ")
@@ -53,7 +54,7 @@ class Page:
         self._used = set()
 
     def exception(self, text):
-        """Returns what `pages.toml` says about the command or block that begins with this text."""
+        """Returns the settings in `pages.toml` for this command or block."""
         for start, settings in self._exceptions.items():
             if text.startswith(start):
                 self._used.add(start)
@@ -70,7 +71,7 @@ class Page:
 
 
 def is_complete(command):
-    """Whether a shell would not wait for another line."""
+    """Whether a shell would run the command without waiting for another line."""
     checked = subprocess.run(["bash", "-n"], input=command, capture_output=True, text=True, check=False)
     return checked.returncode == 0 and "here-document" not in checked.stderr and not command.endswith("\\\n")
 
@@ -117,7 +118,7 @@ class Run:
                 self.socket.disconnect()
             self.socket, self.skips = WebSocket(self.terminal, command), False
         elif command.startswith("curl -N"):
-            # Without a terminal, it would show its progress.
+            # Without `-s`, curl shows its progress if its output is not a terminal.
             self.stream = Stream(self.terminal, command.replace("-N", "-sN", 1))
         elif is_background:
             self.terminal.start(command)
@@ -177,8 +178,8 @@ class Run:
 
 
 def environment(binaries):
-    """The commands of a page find the binaries, and stand-ins for programs that a test cannot run."""
-    # Variables of the tests would be settings of the server.
+    """Returns the environment of a page's commands, with the binaries, and stand-ins for programs that a test cannot run."""
+    # The server would read the variables of the tests as settings.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ENCKE_")}
     path = f"{HERE / 'programs'}:{binaries}:{os.environ['PATH']}"
     return {**kept, "PATH": path, "PYTHONPATH": str(REPOSITORY / "tests/example")}
@@ -196,7 +197,7 @@ def prepare(directory, binaries):
 
 
 def check(page, binaries):
-    """Returns what is wrong with a page."""
+    """Returns the first problem of a page, or `None`."""
     if page.reason:
         return None
     with tempfile.TemporaryDirectory() as name:

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-# How long a command, or a wait for an answer, may take. It is generous for the sake of busy machines.
+# Maximum time of a command, or until the next expected line, in seconds. Test machines may be busy.
 LIMIT = 120
 NAMESPACES = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
 # A server is ready when it accepts connections.
@@ -80,7 +80,7 @@ class Terminal:
         return output
 
     def start_server(self, command, address):
-        """Starts a server instead of the one at this address, and waits until it accepts connections."""
+        """Starts a server, which replaces an earlier one at this address, and waits until it accepts connections."""
         if address in self._servers:
             self.run(f"kill {self._servers[address]} 2>/dev/null; wait {self._servers[address]}", statuses=range(256))
         output = self.start(command)
@@ -121,7 +121,7 @@ class WebSocket(Stream):
         self._input = open(pipe, "w", encoding="utf-8")
 
     def receive(self):
-        # Prompts precede what arrives after them.
+        # wscat prints its prompt before each line that it receives later.
         return re.sub("^(> )+", "", super().receive())
 
     def send(self, line):

@@ -1,7 +1,8 @@
 """Compares JSON that a document shows with JSON that a server sent.
 
 In a document, `...` stands for more fields or elements, or for any value, and `…` for the rest of an id. Ids, epochs and
-times differ between runs: an id of the document stands for the one that the server sent where the document shows it first.
+times differ between runs. Where a page shows an id for the first time, the id that the server sent is remembered; from then
+on, the documented id stands for it.
 """
 
 import json
@@ -14,11 +15,11 @@ ANY = "..."
 
 
 class Mismatch(Exception):
-    """What the server sent is not what the document shows."""
+    """The output of the server differs from the document."""
 
 
 class Transcript:
-    """What a page has shown so far."""
+    """Compares the transcripts of one page, and remembers the ids."""
 
     def __init__(self):
         self._ids = {}
@@ -50,7 +51,7 @@ class Transcript:
             raise Mismatch(f"expected {documented}\nreceived {actual}")
 
     def _difference(self, documented, actual, name):
-        """Returns the first difference, if there is one. `name` is that of the field that contains both."""
+        """Returns the first difference, if there is one. `name` is the name of their field."""
         if documented == ANY:
             return None
         if isinstance(documented, dict) and isinstance(actual, dict):
@@ -83,7 +84,7 @@ class Transcript:
 
 
 def _parse(documented):
-    # Prose may follow in the same line.
+    # Prose may follow on the same line.
     value, _end = json.JSONDecoder().raw_decode(_without_ellipses(documented))
     return value
 

@@ -268,8 +268,8 @@ impl RunningServer {
         until(format!("{session} is removed"), || self.admin.phase(session).is_none());
     }
 
-    /// Waits for the lifecycle events of a session and asserts that they are these, each with its reason, such
-    /// as "opened connect, suspended pong_timeout".
+    /// Waits until a session has as many lifecycle events as `expected` names, and asserts that they are equal.
+    /// `expected` lists each event with its reason, such as "opened connect, suspended pong_timeout".
     #[track_caller]
     pub fn await_lifecycle(&self, session: &str, expected: &str) {
         let mut seen = Vec::new();
@@ -317,7 +317,7 @@ impl RunningServer {
 }
 
 impl Drop for RunningServer {
-    /// Fails the test if the server has panicked, for example because of the order of locks. A panic of a task
+    /// Fails the test if the server has panicked, for example because locks were taken in the wrong order. A panic of a task
     /// ends only its connection, so the test might not notice it.
     fn drop(&mut self) {
         assert!(std::thread::panicking() || self.logs.count("panicked at") == 0, "{}", self.logs.text());

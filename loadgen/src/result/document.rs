@@ -19,7 +19,7 @@ pub(crate) struct Document {
     pub(crate) started_at: String,
     /// Whether a signal from the user ended the run.
     pub(crate) interrupted: bool,
-    /// The assertion that could no longer hold, and ended the run.
+    /// Assertion that ended the run early, because it could no longer hold.
     pub(crate) aborted_by: Option<String>,
     pub(crate) elapsed_seconds: f64,
     pub(crate) phases: Vec<RunPhase>,

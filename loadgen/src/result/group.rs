@@ -57,7 +57,7 @@ impl Group {
         self
     }
 
-    /// Adds a field below `path`: names separated by dots.
+    /// Adds a field at `path`, whose names are separated by dots.
     pub(crate) fn push_at(&mut self, path: &str, field: Field) {
         let Some((name, rest)) = path.split_once('.') else { return self.add_up(path, field) };
         let below = self.0.entry(name.to_owned()).or_insert_with(|| Field::Group(Self::default()));

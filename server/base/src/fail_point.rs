@@ -20,7 +20,7 @@ pub fn plant(place: FailPoint) {
     PLANTED.set(Some(place));
 }
 
-/// Whether a planted panic has not happened yet.
+/// Whether this thread has a planted panic that has not happened yet.
 pub fn is_planted() -> bool {
     PLANTED.get().is_some()
 }

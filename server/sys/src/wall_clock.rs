@@ -98,7 +98,7 @@ pub(crate) fn clock(id: libc::clockid_t) -> Duration {
     to_duration(now)
 }
 
-/// Converts a time of a clock. Negative times do not occur.
+/// Converts a time or a duration from the kernel, which must not be negative.
 pub(crate) fn to_duration(time: libc::timespec) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }

@@ -80,7 +80,7 @@ mod namespaces;
 mod patterns;
 // The npm package: its served files, and the client's behaviour.
 mod package;
-// The dashboard's files, and the permissions of its page.
+// The dashboard's files and their security headers.
 mod dashboard_files;
 // Long-polling.
 mod poll;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RoomOrder {
-    /// Name of the library in paths of other crates, including the binary of the same package.
+    /// Name by which other crates, such as the binary of the same package, import the library.
     pub(crate) name: String,
     /// The directory of `lib.rs` or `main.rs`, relative to the root of the repository.
     pub(crate) root: String,

@@ -1,5 +1,5 @@
-//! Logs restored from an earlier process that now belong to another engine. Local memory may have been
-//! replaced by a shared engine, to which other servers may have appended in the meantime, or the reverse.
+//! Logs restored from a snapshot whose contents must be read from Redis, or whose engine has changed. Other servers
+//! may have appended messages to Redis in the meantime. If memory has replaced Redis, the logs start a new epoch.
 //!
 //! Sessions keep their subscriptions. They cannot read a log while it is loading, not even messages that were
 //! already sent, so that nothing is reported missing before the engine's contents are known.

@@ -92,8 +92,8 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
         }
     }
 
-    /// Arms the received timers and sends the expired timers to the workers. Returns the time of the next
-    /// known work.
+    /// Arms the received timers and sends the expired timers to the workers. Returns when the loop
+    /// must wake up next.
     pub(crate) fn turn(&mut self) -> Timestamp {
         let now = self.begin_turn();
         self.receive();
@@ -306,7 +306,7 @@ impl<W: ReusableTimers<WheelEntry>> WheelLoop<W> {
         }
     }
 
-    /// Returns the time of the next known work.
+    /// Returns when the loop must wake up next.
     pub(crate) fn wake_up(&self, now: Timestamp, dispatch: &DispatchOutcome) -> Timestamp {
         let at_most = now + self.longest_sleep;
         let next_tick = Tick(self.tick.last_at_or_before(now).0.saturating_add(1));

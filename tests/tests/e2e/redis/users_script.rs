@@ -145,7 +145,7 @@ impl World {
         match action {
             // The server dies, and its lease ends.
             1 => exec(&mut self.connection, &["ZADD", "names", "XX", "1", &name]),
-            // The lease of a server that is alive ends.
+            // A lease expires although its server is alive.
             2 => {
                 exec(&mut self.connection, &["ZADD", "names", "XX", "1", &name]);
                 self.callers.push(caller);

@@ -55,7 +55,7 @@ all_schemes! {
     SimpleWheel: |reach| SimpleWheel::new(Tick::ZERO, slots_for(reach)), Limits::NONE;
     // Not limited: all timers are examined, but only once per revolution.
     HashedUnsortedWheel: |_| HashedUnsortedWheel::new(Tick::ZERO, SLOTS), Limits::NONE;
-    // Limited, because setting a timer searches a slot.
+    // Limited, because setting a timer searches the sorted list of a slot.
     HashedSortedWheel: |_| HashedSortedWheel::new(Tick::ZERO, SLOTS),
         Limits { change: 1_000_000, expire: 1_000_000, sessions: 1_000_000 };
     LogicSimulationWheel: |_| LogicSimulationWheel::new(Tick::ZERO, SLOTS), Limits::NONE;

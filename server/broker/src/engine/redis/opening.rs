@@ -9,10 +9,10 @@ use super::keys::RedisKeys;
 use super::message::OpenedChannel;
 use crate::channel::ChannelName;
 
-/// Maximum number of channels per batch whose logs are read in full.
+/// Maximum number of channels per batch whose logs are read in full. Of the others, only new messages are read.
 pub(super) const MAX_FULL_READS: usize = 32;
 
-/// Maximum number of channels per batch of which only new messages are read.
+/// Maximum number of channels per batch.
 pub(super) const MAX_BATCH: usize = 512;
 
 /// A channel to open.

@@ -1,18 +1,18 @@
-//! Sending again what the client may not have received: as messages, or as gaps.
+//! Resends entries that the client may not have received, as messages or as gaps.
 
 use super::Outbox;
 use super::ring::EntryKind;
 use super::subscription::Subscription;
 use super::turn::{LogBounds, TurnOutcome};
 
-/// How entries are resent that the client may not have received.
+/// How to resend entries that the client may not have received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResendMode {
     /// As messages.
     Messages,
     /// As gaps, because the client must not receive duplicates.
     Gaps,
-    /// As gaps, but not before there is something new to send, or the client's request must be answered.
+    /// As gaps, which are held until there is something new to send, or the client's request must be answered.
     HeldGaps,
 }
 
@@ -28,12 +28,12 @@ impl<C> Outbox<C> {
         next.is_some_and(|entry| matches!(entry.kind(), EntryKind::Message))
     }
 
-    /// Whether the last connection has sent gaps for all that it had to resend, and nothing new.
+    /// Whether all entries to resend were sent as gaps or are held, and nothing new was sent since.
     pub(super) fn has_sent_only_gaps(&self) -> bool {
         self.resend_mode != ResendMode::Messages && self.next_turn().is_none()
     }
 
-    /// Sends the gaps that are held, because there is a new notice, or the client's request must be answered.
+    /// Lets held gaps be sent, because there is a new notice, or the client's request must be answered.
     pub fn release_gaps(&mut self) {
         if self.resend_mode == ResendMode::HeldGaps {
             self.resend_mode = ResendMode::Gaps;

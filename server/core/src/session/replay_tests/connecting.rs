@@ -79,7 +79,8 @@ impl ReplayRun<'_> {
             None
         } else {
             self.must_report_seq = false;
-            // The page may have acknowledged more before it went back and received messages again.
+            // A page that receives messages again may report a lower seq than it has acknowledged. The ring may
+            // have dropped what was acknowledged, so gaps are allowed.
             self.world.gaps_allowed |= self.client.page.seq < self.client.page.highest;
             Some(self.client.page.seq)
         };

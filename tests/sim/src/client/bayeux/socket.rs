@@ -142,8 +142,8 @@ impl Simulation {
         }
     }
 
-    /// Processes messages received outside an answer, which only clients without acknowledgements may
-    /// receive.
+    /// Processes messages that arrive without the reply to a connect. Only clients that do not use
+    /// acknowledgements may receive such messages.
     fn receive_lone_messages(&mut self, number: ClientNumber, messages: &[BayeuxMessage]) {
         if messages.is_empty() {
             return;

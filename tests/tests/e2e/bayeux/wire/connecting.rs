@@ -73,7 +73,7 @@ fn connect_in_the_request_of_a_disconnect_is_answered() {
         let (mut polls, id) = BayeuxPolling::opened(server.public, &[]);
         assert_both_answered(polls.request(&connect_and_disconnect(&id, reversed)));
         server.await_removal(&session(&id));
-        // The same over two WebSockets: one that has the session, and one without a session.
+        // The same over WebSockets: on the one of the session, and on one that has no session yet.
         let (mut socket, id) = BayeuxWebSocket::opened(server.public, &[]);
         assert_both_answered(two_replies(&mut socket, &connect_and_disconnect(&id, reversed)));
         let id = polls.open(&[]);
