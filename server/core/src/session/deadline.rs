@@ -33,7 +33,7 @@ pub enum Deadline {
     /// armed again. On an event stream, where the client cannot answer, a TCP acknowledgement of the
     /// heartbeat counts as the answer. Otherwise the connection is dead, and the session is suspended.
     Pong,
-    /// A poll, or a poll-like request on a stream, has been held for its full hold time.
+    /// A poll, or a Bayeux `/meta/connect` over a WebSocket, has been held for its full time.
     ///
     /// Armed while the session is attached to a poll whose answer has not begun, and while a stream holds
     /// such a request. When it passes, the request is answered without messages.

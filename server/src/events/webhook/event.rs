@@ -35,10 +35,10 @@ pub enum EventName {
     /// A channel's last subscriber unsubscribed, or its session ended.
     #[serde(rename = "channel.vacated")]
     ChannelVacated,
-    /// A user has a session again. Anonymous clients are not users.
+    /// A user who was not online has opened or resumed a session. Anonymous clients are not users.
     #[serde(rename = "user.online")]
     UserOnline,
-    /// Each session of a user has ended, or has been without a connection for `session.offline_after`.
+    /// All sessions of a user have ended or have been without a connection for `session.offline_after`.
     #[serde(rename = "user.offline")]
     UserOffline,
     /// A reminder is due. Sent only to the webhook that the reminder names.

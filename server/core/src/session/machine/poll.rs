@@ -12,7 +12,7 @@ use crate::session::{
 };
 
 impl<C> Session<C> {
-    /// Holds a request for messages: a poll, or a poll-like request on a stream.
+    /// Holds a request for messages: a poll, or a Bayeux `/meta/connect` over a WebSocket.
     pub(super) fn hold(&mut self, step: &mut StepContext<'_>, current: ConnectionId, hold: Duration) {
         if hold.is_zero() {
             self.answer_held(step, current);
