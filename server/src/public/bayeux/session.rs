@@ -1,6 +1,7 @@
 //! The client of a message, its session and its identity.
 
 use encke_core::close::CloseCode;
+use encke_core::dialect::DialectName;
 use encke_core::dialect::bayeux::{BadMessage, ClientMessage, MessageKind};
 use hyper::HeaderMap;
 
@@ -21,13 +22,15 @@ pub(crate) struct Requester {
 /// Reply that refuses a message.
 pub(super) type RefusalReply = String;
 
-/// Finds the session of a message.
+/// Finds the session of a message. Its client must speak Bayeux: with another dialect, the token that it has for
+/// resuming does not authenticate messages.
 pub(super) fn session(
     message: &ClientMessage<'_>,
     services: &Services,
 ) -> Result<SessionHandle, RefusalReply> {
     let token = message.client_id().ok();
     let found = token.as_deref().and_then(|token| services.sessions.find(token));
+    let found = found.filter(|session| session.dialect() == DialectName::Bayeux);
     found.ok_or_else(|| match token.and_then(|token| services.sessions.unreported_end(&token)) {
         Some(code) => refusal_reply(message, code, services),
         None => message.reply_to().reply().unknown_session().to_json(),

@@ -84,6 +84,12 @@ impl SessionCell {
         self.lock().identity.clone()
     }
 
+    /// Returns the dialect of the session's latest connection.
+    #[must_use]
+    pub(crate) fn dialect(&self) -> DialectName {
+        self.lock().dialect
+    }
+
     /// Returns the highest seq ever assigned, on any connection.
     #[must_use]
     pub(crate) fn seq(&self) -> u64 {

@@ -55,6 +55,23 @@ fn session_requires_a_valid_token() {
     assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
 }
 
+/// A JSON client's token for resuming is not the `clientId` of a Bayeux session: a resume needs a valid JWT, which
+/// Bayeux messages may omit.
+#[test]
+fn only_bayeux_sessions_have_a_client_id() {
+    let server = RunningServer::with_tokens(&[]);
+    let mut alice = server.client_of("alice");
+    alice.subscribe("/news");
+    let mut polls = BayeuxPolling::connect(server.public);
+    let id = alice.hello.resume.clone();
+    for message in [publish(&id, "/news", 1), connect_now(&id), subscribe(&id, "/news")] {
+        for message in [message.clone(), with_token(message, &token("alice", json!({})))] {
+            assert_refused(&polls.reply(&message), "402");
+        }
+    }
+    alice.ping();
+}
+
 /// A token in a later message, of any kind and over any transport, replaces the token that the session started
 /// with, and the session outlives the first one.
 #[test]
