@@ -65,7 +65,7 @@ class Transcript:
             return next(filter(None, differences), None)
         if isinstance(documented, str) and isinstance(actual, str):
             return self._difference_of_strings(documented, actual, name)
-        if name in TIMES and isinstance(actual, int):
+        if name in TIMES and isinstance(actual, int | float):
             return None
         return None if documented == actual else f"{name}: {actual}"
 

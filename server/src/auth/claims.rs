@@ -10,8 +10,7 @@ use super::{AuthError, CredentialsDigest, Permission, Permissions};
 /// Maximum length of a user name, in bytes.
 pub(crate) const MAX_USER_BYTES: usize = 255;
 
-/// Tolerance for an issuer's clock that is ahead of the server's, applied to `nbf`, and to `iat` where it is
-/// checked. `exp` has no tolerance, because a token expires at the same time on every server.
+/// Tolerance for an issuer's clock that is ahead of the server's, applied to `nbf` and `iat`. `exp` has no tolerance, because a token expires at the same time on every server.
 const NOT_BEFORE_LEEWAY: Duration = Duration::from_secs(30);
 
 /// Supported claims as they appear in the token. They are parsed one by one so that an error can name the
@@ -80,22 +79,22 @@ impl Claims {
         if nbf.is_some_and(|nbf| now + NOT_BEFORE_LEEWAY < nbf) {
             return Err(AuthError::NotYetValid);
         }
+        // Such a token would outlive a revocation and the maximum lifetime.
+        if claims.iat.is_some_and(|iat| now + NOT_BEFORE_LEEWAY < iat) {
+            return Err(AuthError::BadClaim { claim: "iat", problem: "is in the future" });
+        }
         Ok(claims)
     }
 
     /// Checks the token's lifetime. Unless the token has both `iat` and `exp`, its lifetime is unknown, and
     /// it is rejected.
-    pub(super) fn check_lifetime(&self, longest: Duration, now: UnixTime) -> Result<(), AuthError> {
+    pub(super) fn check_lifetime(&self, longest: Duration) -> Result<(), AuthError> {
         let bad = |claim, problem| Err(AuthError::BadClaim { claim, problem });
         match (self.iat, self.exp) {
             (None, _) => bad("iat", "is missing (auth.max_token_lifetime)"),
             (_, None) => bad("exp", "is missing (auth.max_token_lifetime)"),
             (Some(iat), Some(exp)) if exp.since(iat) > longest => {
                 bad("exp", "is too long after `iat` (auth.max_token_lifetime)")
-            }
-            // A token from the future would be valid for longer than allowed, counted from now.
-            (Some(iat), Some(_)) if now + NOT_BEFORE_LEEWAY < iat => {
-                bad("iat", "is in the future (auth.max_token_lifetime)")
             }
             (Some(_), Some(_)) => Ok(()),
         }

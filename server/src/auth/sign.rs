@@ -45,7 +45,7 @@ struct JwtClaims<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     aud: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    iat: Option<u64>,
+    iat: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exp: Option<u64>,
     channels: &'a BTreeMap<String, Vec<Permission>>,
@@ -73,8 +73,8 @@ pub(super) fn sign(
     let claims = JwtClaims {
         sub: &grant.sub,
         aud: audience,
-        // Round up, because `iat` must not be earlier than the actual time of issue.
-        iat: grant.issued.map(UnixTime::as_secs),
+        // In milliseconds, because revocations compare it: in whole seconds, it would be earlier or later.
+        iat: grant.issued.map(UnixTime::as_secs_f64),
         exp: grant.expires.map(UnixTime::as_secs),
         channels: &grant.channels,
         join: &grant.join,

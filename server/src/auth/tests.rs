@@ -239,7 +239,8 @@ fn claims_are_checked() {
         (r#"{"sub":"a","nbf":1700000030.5}"#, Err(AuthError::NotYetValid)),
         (r#"{"sub":"a","nbf":"now"}"#, bad("nbf", "is not a number of seconds since 1970")),
         (r#"{"sub":"a","iat":"now"}"#, bad("iat", "is not a number of seconds since 1970")),
-        (r#"{"sub":"a","iat":1800000000,"iss":"x","jti":7,"more":{}}"#, Ok(())),
+        (r#"{"sub":"a","iat":1700000030,"iss":"x","jti":7,"more":{}}"#, Ok(())),
+        (r#"{"sub":"a","iat":1700000031}"#, bad("iat", "is in the future")),
         (
             r#"{"sub":"a","aud":"x"}"#,
             bad("aud", "is not accepted: no audience is configured (auth.audience)"),
@@ -296,7 +297,7 @@ fn a_token_with_too_long_a_lifetime_is_rejected() {
         (r#"{"sub":"a","iat":1700000030,"exp":1700000090}"#, Ok(())),
         (
             r#"{"sub":"a","iat":1700000031,"exp":1700000091}"#,
-            bad("iat", "is in the future (auth.max_token_lifetime)"),
+            bad("iat", "is in the future"),
         ),
         (r#"{"sub":"a","exp":1700000050}"#, bad("iat", "is missing (auth.max_token_lifetime)")),
         (r#"{"sub":"a","iat":1699999990}"#, bad("exp", "is missing (auth.max_token_lifetime)")),

@@ -26,6 +26,12 @@ impl UnixTime {
         self.millis.div_ceil(1000)
     }
 
+    /// Seconds since 1970, with milliseconds.
+    #[must_use]
+    pub fn as_secs_f64(self) -> f64 {
+        Duration::from_millis(self.millis).as_secs_f64()
+    }
+
     /// Milliseconds since 1970.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
