@@ -57,9 +57,20 @@ pub(crate) struct Approval {
     #[serde(rename = "allow")]
     _allow: bool,
     /// Data to publish instead of the client's.
+    #[serde(default, deserialize_with = "replacement")]
     pub(crate) data: Option<Box<RawValue>>,
     /// Channel to subscribe or publish to instead of the requested one.
+    #[serde(default, deserialize_with = "replacement")]
     pub(crate) channel: Option<String>,
+}
+
+/// Reads a replacement. It must not be `null`, which might be meant to replace, or not to replace.
+fn replacement<'de, D: Deserializer<'de>, T: DeserializeOwned>(json: D) -> Result<Option<T>, D::Error> {
+    let value = Box::<RawValue>::deserialize(json)?;
+    if value.get() == "null" {
+        return Err(Error::custom("is null: omit it to keep that of the client"));
+    }
+    serde_json::from_str(value.get()).map(Some).map_err(Error::custom)
 }
 
 /// Body of a successful response to a `call` hook request.
@@ -216,7 +227,7 @@ mod tests {
         assert_eq!(approved(r#"{"allow":true}"#), (None, None));
         assert_eq!(approved(r#"{"allow":true,"error":null}"#), (None, None));
         assert_eq!(approved(r#"{"allow":true,"data":{"a": 1}}"#), (Some(r#"{"a": 1}"#.to_owned()), None));
-        assert_eq!(approved(r#"{"channel":"b","data":null,"allow":true}"#), (None, Some("b".to_owned())));
+        assert_eq!(approved(r#"{"channel":"b","allow":true}"#), (None, Some("b".to_owned())));
         let long = format!(r#"{{"error":{{"code":"{}"}}}}"#, "x".repeat(MAX_CODE_BYTES + 1));
         for (text, problem) in [
             ("", "the body is empty"),
@@ -227,6 +238,8 @@ mod tests {
             (r#"{"channel":"b"}"#, "missing field `allow`"),
             (r#"{"allow":"true"}"#, "`allow`: invalid type: string"),
             (r#"{"allow":true,"channel":7}"#, "`channel`: invalid type: integer"),
+            (r#"{"allow":true,"channel":null}"#, "`channel`: is null: omit it"),
+            (r#"{"allow":true,"data":null}"#, "`data`: is null: omit it"),
             (r#"{"error":"no"}"#, "`error`: invalid type: string"),
             (r#"{"allow":true"#, "EOF"),
             (r#"{"allow":true}x"#, "trailing characters"),
