@@ -1,8 +1,9 @@
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use encke_base::entropy::Entropy;
 use encke_base::executor::Executor;
+use encke_base::locks::Mutex;
 use encke_base::metrics::WebhookCounters;
 use encke_base::outbound::{OutboundClient, Pending};
 use encke_timeouts::Timeouts;
@@ -19,6 +20,9 @@ pub(crate) const LANES: usize = 8;
 /// delivers a longer body is closed.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 
+/// Maximum number of problems that are logged until a request succeeds.
+const MAX_LOGGED: usize = 64;
+
 /// A webhook with its lanes and their shared state.
 #[derive(Debug)]
 pub(super) struct Webhook {
@@ -30,8 +34,8 @@ pub(super) struct Webhook {
     lanes: [Arc<Lane>; LANES],
     /// Counts the queued and in-flight events of all lanes.
     pub(super) pending: Pending,
-    /// Whether the latest request failed.
-    is_failing: AtomicBool,
+    /// Problems that were logged since the latest success.
+    logged: Mutex<HashSet<String>>,
 }
 
 /// Queue of events that must arrive in order.
@@ -62,7 +66,7 @@ impl Webhook {
             counters,
             lanes: Default::default(),
             pending: Pending::default(),
-            is_failing: AtomicBool::new(false),
+            logged: Mutex::default(),
         }
     }
 
@@ -98,16 +102,17 @@ impl Webhook {
         self.pending.leave(batch.events);
     }
 
-    /// Records the result of a request, and logs changes between success and failure.
+    /// Records the result of a request. Logs each problem once until a request succeeds, and then the recovery.
     pub(super) fn record_result(&self, problem: Option<&DeliveryFailure>) {
         let webhook = &*self.settings.name;
         self.counters.requested(problem.is_none());
-        let was_failing = self.is_failing.swap(problem.is_some(), Ordering::Relaxed);
+        let mut logged = self.logged.lock();
         match problem {
-            None if was_failing => {
+            None if !logged.is_empty() => {
+                logged.clear();
                 tracing::info!(webhook, queued = self.pending.len(), "webhook recovered")
             }
-            Some(problem) if !was_failing => {
+            Some(problem) if logged.len() < MAX_LOGGED && logged.insert(problem.to_string()) => {
                 let (url, body) = (&self.settings.target, problem.body());
                 tracing::warn!(webhook, %url, %problem, body, "webhook request failed: events are queued and retried");
             }

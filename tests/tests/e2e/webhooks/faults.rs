@@ -52,12 +52,17 @@ fn rejected_requests_are_repeated_unchanged() {
 }
 
 #[test]
-fn the_first_failure_is_logged_with_its_cause() {
+fn each_problem_is_logged_once_with_its_cause() {
     let backend = Backend::start();
-    backend.reply_with(|_| BackendReply { status: 401, ..BackendReply::json("bad signature") });
+    let attempts = AtomicUsize::new(0);
+    backend.reply_with(move |_| match attempts.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => BackendReply::status(503),
+        _ => BackendReply { status: 401, ..BackendReply::json("bad signature") },
+    });
     let server = launch_with_webhook(&backend, r#""session.opened""#, "").start();
     let _client = server.client();
-    let line = server.logs.await_line("webhook request failed");
+    let line = server.logs.await_line("answered 401");
+    assert_eq!(server.logs.count("webhook request failed"), 2, "{}", server.logs.text());
     for part in [
         "the receiver answered 401: it may have another secret than webhook.secret",
         "/encke",
