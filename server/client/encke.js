@@ -32,6 +32,7 @@ export function connect(url, options = {}) {
   for (const [name, value] of Object.entries({ channels, transports })) {
     if (!Array.isArray(value)) throw new TypeError(`encke: expected a list as the option ${name}, not a value of type ${typeof value}`);
   }
+  if (!(hello_ms > 0)) throw new TypeError(`encke: expected a number of milliseconds as the option hello_ms, not ${hello_ms}`);
   if (!transports.length || transports.some((each) => !OPTIONS.transports.includes(each))) {
     throw new TypeError(`encke: expected some of ${OPTIONS.transports.join(", ")} as the option transports, not [${transports}]`);
   }
@@ -64,7 +65,7 @@ export function connect(url, options = {}) {
 
   // Returns null if the function `token` returned null.
   async function tokenOf() {
-    if (isFixed && !token) return;
+    if (token === undefined || token === null) return;
     const value = isFixed ? token : await token();
     if (value === null) return null;
     const jwt = value?.trim?.();
@@ -534,6 +535,7 @@ function baseOf(url) {
 
 function checkOptions(of, options) {
   options ??= {};
+  if (typeof options !== "object") throw new TypeError(`encke: expected an object as the options of ${of}, not ${options}`);
   const known = OPTIONS[of];
   for (const name of Object.keys(options)) {
     if (!known.includes(name)) console.warn(`encke: unknown option ${name} of ${of}; the options are ${known.join(", ")}`);

@@ -396,7 +396,7 @@ const rules = {
     const trimmed = await begin({ token: "a.b.c\n" });
     assert.equal(Socket.all[0].query.token, "a.b.c");
     await trimmed.client.close();
-    for (const token of [undefined, null, ""]) {
+    for (const token of [undefined, null]) {
       const { client } = await begin({ token });
       assert.equal(Socket.all[0].query.token, undefined);
       await client.close();
@@ -475,6 +475,26 @@ const rules = {
       const message = `encke: expected a list as the option ${name}, not a value of type ${typeof value}`;
       assert.throws(() => connect("http://host", { WebSocket: Socket, [name]: value }), { name: "TypeError", message });
     }
+  },
+
+  async "wrong values of other options are refused at once"() {
+    for (const hello_ms of ["10s", 0, -1]) {
+      const message = `encke: expected a number of milliseconds as the option hello_ms, not ${hello_ms}`;
+      assert.throws(() => connect("http://host", { WebSocket: Socket, hello_ms }), { name: "TypeError", message });
+    }
+    const { client } = await begin();
+    for (const of of ["subscribe", "history"]) {
+      const message = `encke: expected an object as the options of ${of}, not 2`;
+      assert.throws(() => client[of]("news", 2), { name: "TypeError", message });
+    }
+    await client.close();
+  },
+
+  async "an empty token is not the absence of one"() {
+    const { client, of } = await begin({ token: "" });
+    await turn();
+    assert.deepEqual(of("state").at(-1), { state: "closed", reason: "token" });
+    await client.close();
   },
 
   async "an unknown transport is refused at once"() {
