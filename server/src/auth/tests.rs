@@ -295,10 +295,7 @@ fn a_token_with_too_long_a_lifetime_is_rejected() {
             bad("exp", "is too long after `iat` (auth.max_token_lifetime)"),
         ),
         (r#"{"sub":"a","iat":1700000030,"exp":1700000090}"#, Ok(())),
-        (
-            r#"{"sub":"a","iat":1700000031,"exp":1700000091}"#,
-            bad("iat", "is in the future"),
-        ),
+        (r#"{"sub":"a","iat":1700000031,"exp":1700000091}"#, bad("iat", "is in the future")),
         (r#"{"sub":"a","exp":1700000050}"#, bad("iat", "is missing (auth.max_token_lifetime)")),
         (r#"{"sub":"a","iat":1699999990}"#, bad("exp", "is missing (auth.max_token_lifetime)")),
     ] {
