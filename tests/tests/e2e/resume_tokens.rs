@@ -1,4 +1,7 @@
-use encke_tests::bayeux::{BayeuxWebSocket, connect_now, disconnect, publish};
+use encke_tests::bayeux::{
+    BayeuxPolling, BayeuxWebSocket, client_id, connect_now, disconnect, handshake, publish, session,
+    with_token,
+};
 use encke_tests::connection::Connection;
 use encke_tests::http::{bearer, post, send_request};
 use encke_tests::poll::get_with;
@@ -77,6 +80,13 @@ const ATTEMPTS: [(&str, Attempt); 10] = [
     }),
 ];
 
+/// Opens a session over Bayeux. Its `clientId` is the token for resuming.
+fn bayeux_session(server: &RunningServer, token: &str) -> Hello {
+    let mut polls = BayeuxPolling::connect(server.public);
+    let resume = client_id(&polls.reply(&with_token(handshake(), token)));
+    Hello { session: session(&resume), resume, recovered: false, object: Value::Null }
+}
+
 /// One rule applies to every transport: a request that uses a session needs a valid token of the session's
 /// user. Bayeux messages may omit it, but not send another.
 #[test]
@@ -109,7 +119,10 @@ fn a_resume_token_needs_a_token_of_its_user() {
             for (query, headers) in [(&*in_query, ""), ("", &*in_header)] {
                 // An empty header is no token.
                 let is_allowed = is_allowed || (is_bayeux && *kind == "empty" && query.is_empty());
-                let hello = server.client_with(&alices).hello;
+                let hello = match is_bayeux {
+                    true => bayeux_session(&server, &alices),
+                    false => server.client_with(&alices).hello,
+                };
                 let is_accepted = attempt(&server, &hello, query, headers);
                 assert_eq!(is_accepted, is_allowed, "{transport}, {kind}, {query}");
                 if !is_accepted {
