@@ -13,13 +13,14 @@ const VERIFIED_ABOVE_LIMIT: u32 = 10;
 ///
 /// Many clients may share an address, so an address that exceeds the limit on invalid signatures is not
 /// refused altogether: valid tokens get through as far as its verifications per second suffice. A client that
-/// has a session has its own limit, which others cannot exhaust.
+/// has a session has its own limit at each address, which others cannot exhaust, even if they know the token with
+/// which the session is resumed.
 #[derive(Debug)]
 pub(crate) struct SignatureLimit {
     /// Rates of invalid signatures from each network.
     networks: RateLimiters<IpAddr>,
-    /// Rates of invalid signatures from each session.
-    sessions: RateLimiters<u128>,
+    /// Rates of invalid signatures for each session, from each network.
+    sessions: RateLimiters<(u128, IpAddr)>,
     /// Rates of verifications for networks above the limit.
     verified: RateLimiters<IpAddr>,
 }
@@ -46,16 +47,17 @@ impl SignatureLimit {
     pub(crate) fn admit(&self, sender: TokenSender, now: Timestamp) -> bool {
         let network = network(sender.address);
         match sender.session {
-            Some(session) => self.sessions.has_room(&session, now),
+            Some(session) => self.sessions.has_room(&(session, network), now),
             None => self.networks.has_room(&network, now) || self.verified.try_count(&network, now),
         }
     }
 
     /// Counts an invalid signature.
     pub(crate) fn count_invalid(&self, sender: TokenSender, now: Timestamp) {
-        self.networks.try_count(&network(sender.address), now);
+        let network = network(sender.address);
+        self.networks.try_count(&network, now);
         if let Some(session) = sender.session {
-            self.sessions.try_count(&session, now);
+            self.sessions.try_count(&(session, network), now);
         }
     }
 }
@@ -114,5 +116,7 @@ mod tests {
         assert!(limit.admit(session, now) && limit.admit(other, now), "others are not affected");
         (0..10).for_each(|_| limit.count_invalid(session, now));
         assert!(!limit.admit(session, now), "a session has a limit of its own");
+        let elsewhere = TokenSender { address: [192, 0, 2, 2].into(), ..session };
+        assert!(limit.admit(elsewhere, now), "forged tokens from one address do not exhaust the limit at another");
     }
 }
