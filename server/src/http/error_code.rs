@@ -10,7 +10,8 @@ use strum::{EnumMessage, IntoStaticStr, VariantArray};
 pub enum ApiErrorCode {
     /// The request is malformed; the message says why.
     BadRequest,
-    /// The data is not JSON that a message can carry.
+    /// The data is JSON that some clients could not parse: it is nested deeper than 64 levels, or contains a
+    /// number beyond the range of a double, or half of a surrogate pair.
     Malformed,
     /// The channel name is invalid, or the channel does not support this operation.
     BadChannel,
@@ -26,7 +27,7 @@ pub enum ApiErrorCode {
     Timeout,
     /// The session has a newer poll or connection.
     Superseded,
-    /// The session no longer exists, and nothing of the request was done.
+    /// The session no longer exists. No part of the request was carried out.
     Gone,
     /// The body, or the data of a message, exceeds `limits.max_message`, or the request contains too many
     /// commands or messages.

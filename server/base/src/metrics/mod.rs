@@ -221,7 +221,7 @@ impl Metrics {
             &backend.seconds,
         );
         add.register("backend_in_flight", "Requests to the backend in flight", &backend.in_flight);
-        let help = "Whether the circuit breaker is open for all clients because requests of several to the backend failed";
+        let help = "Whether the circuit breaker is open for all clients because requests of several clients have failed";
         add.register("backend_circuit_open", help, &backend.circuit_open);
         add.register("issuer_reads", "Attempts to read the issuer's key set, by outcome", &issuer.reads);
         add.register("issuer_keys", "Usable keys in the issuer's key set", &issuer.keys);

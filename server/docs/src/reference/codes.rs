@@ -80,7 +80,7 @@ pub(super) fn webhook_events() -> String {
 
 pub(super) fn refusals() -> String {
     let rows = RefusalReason::VARIANTS.iter().map(|reason| [code(reason.into()), doc_comment(reason)]);
-    let intro = "`encke_refusals_total` and the log name these reasons for which connections are refused.";
+    let intro = "These are the reasons for which connections are refused, as in `encke_refusals_total` and in the log.";
     format!("{intro}\n\n{}", table(["reason", "meaning"], rows))
 }
 
