@@ -20,7 +20,7 @@ pub(super) fn close_codes() -> String {
             close.session_outcome().into(),
         ]
     });
-    let intro = "These codes say why a connection is closed, and how the client reacts. A `goaway` has the name as its reason. After codes from 4000 to 4099, 1011 and 1013, clients should reconnect; \
+    let intro = "These codes say why a connection is closed, and how the client should react. The `reason` in a `goaway` is the code's name in this table. After codes from 4000 to 4099, 1011 and 1013, clients should reconnect; \
         after 4100 and above, they should not reconnect by themselves.";
     format!("{intro}\n\n{}", table(["code", "name", "reason", "the client", "the session"], rows))
 }
