@@ -117,6 +117,9 @@ mod tests {
         (0..10).for_each(|_| limit.count_invalid(session, now));
         assert!(!limit.admit(session, now), "a session has a limit of its own");
         let elsewhere = TokenSender { address: [192, 0, 2, 2].into(), ..session };
-        assert!(limit.admit(elsewhere, now), "forged tokens from one address do not exhaust the limit at another");
+        assert!(
+            limit.admit(elsewhere, now),
+            "forged tokens from one address do not exhaust the limit at another"
+        );
     }
 }

@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-use crate::late_requests::{await_acceptance, await_read};
+use crate::late_requests::{SLOW_REQUESTS, await_acceptance, await_read};
 use crate::poll::{hello, open, poll_query};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl<S: Transport> Attached<S> {
 /// A slow request, which its client may have abandoned, must not end the client's next connection.
 #[test]
 fn a_request_that_began_earlier_does_not_replace_a_newer_connection() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[SLOW_REQUESTS]);
     let mut refused = 0.0;
     for older_kind in KINDS {
         for newer_kind in KINDS {
@@ -137,7 +137,7 @@ fn a_request_that_began_earlier_does_not_replace_a_newer_connection() {
 /// Browsers open connections in advance, and proxies keep them for later requests.
 #[test]
 fn a_connection_is_as_old_as_its_request() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[SLOW_REQUESTS]);
     let connect = || {
         let client = RawClient::connect(server.public);
         await_acceptance(client.stream());
@@ -151,7 +151,7 @@ fn a_connection_is_as_old_as_its_request() {
 
 #[test]
 fn a_connection_behind_the_proxy_protocol_is_as_old_as_its_request() {
-    let settings = ["listen.trusted_proxies=[\"127.0.0.1\"]", "listen.proxy_protocol=true"];
+    let settings = [SLOW_REQUESTS, "listen.trusted_proxies=[\"127.0.0.1\"]", "listen.proxy_protocol=true"];
     let server = RunningServer::with(&settings);
     let connect = || {
         let mut client = RawClient::connect(server.public);
@@ -168,7 +168,7 @@ fn a_connection_behind_the_proxy_protocol_is_as_old_as_its_request() {
 fn a_connection_over_tls_is_as_old_as_its_request() {
     let certificate = Certificate::generate();
     let files = tempfile::tempdir().expect("a temporary directory");
-    let server = Launch::with(&[]).with_certificate(&certificate, files.path()).start();
+    let server = Launch::with(&[SLOW_REQUESTS]).with_certificate(&certificate, files.path()).start();
     let connect = || {
         let stream = tls::handshake(server.public, &certificate, tls::VERSIONS[1]).expect("a handshake");
         await_read(&stream.sock);
@@ -184,7 +184,7 @@ fn a_connection_over_tls_is_as_old_as_its_request() {
 fn a_request_over_tls_is_as_old_as_the_first_byte_of_its_record() {
     let certificate = Certificate::generate();
     let files = tempfile::tempdir().expect("a temporary directory");
-    let server = Launch::with(&[]).with_certificate(&certificate, files.path()).start();
+    let server = Launch::with(&[SLOW_REQUESTS]).with_certificate(&certificate, files.path()).start();
     for kind in KINDS {
         let connect = || tls::handshake(server.public, &certificate, tls::VERSIONS[1]).expect("a handshake");
         let hello = hello(&Connection::over(connect()).get("channels=news").json());
@@ -224,7 +224,7 @@ fn assert_replaces_later_ones<S: Transport>(
 /// the requests in either order; the later one stays.
 #[test]
 fn the_connection_that_arrived_last_stays() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[SLOW_REQUESTS]);
     for kind in [Kind::WebSocket, Kind::Events] {
         for number in 1..=20 {
             let (_requests, hello) = open(&server, "news");
@@ -249,7 +249,7 @@ fn the_request_that_arrived_last_wins_on_connections_that_were_open_already() {
     let seed = rand::random();
     println!("seed {seed}");
     let mut rng = SmallRng::seed_from_u64(seed);
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[SLOW_REQUESTS]);
     for (kind, number) in [KINDS; 8].into_iter().flatten().zip(1..) {
         let (_requests, hello) = open(&server, "news");
         let mut clients: Vec<_> = (0..5).map(|_| used_connection(&server)).collect();
@@ -278,7 +278,7 @@ fn the_request_that_arrived_last_wins_on_connections_that_were_open_already() {
 /// A request may wait in a connection's buffer until the poll before it is answered.
 #[test]
 fn a_pipelined_poll_is_as_old_as_its_arrival() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[SLOW_REQUESTS]);
     let (mut pipelined, hello) = open(&server, "news");
     let poll = get(&poll_query(&hello, 0));
     pipelined.send(&poll);

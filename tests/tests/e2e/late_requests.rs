@@ -47,6 +47,10 @@ pub(crate) fn await_acceptance(client: &TcpStream) {
     eventually("the connection is accepted", || ServerSocket::of(client).inode());
 }
 
+/// Setting for tests that open connections before they send requests. On a machine with many sockets, a wait for the
+/// state of one may take longer than the default.
+pub(crate) const SLOW_REQUESTS: &str = "limits.handshake_timeout=120s";
+
 /// Waits until the server has accepted a connection, and has read everything that the client has sent.
 #[track_caller]
 pub(crate) fn await_read(client: &TcpStream) {
@@ -97,7 +101,7 @@ impl ServerSocket {
 
 #[test]
 fn late_poll_does_not_replace_a_newer_one() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[SLOW_REQUESTS]);
     let (mut requests, hello) = open(&server, "news");
     for (end, seq) in ENDINGS.into_iter().zip(0..) {
         let query = poll_query(&hello, seq);
@@ -116,7 +120,7 @@ fn late_poll_does_not_replace_a_newer_one() {
 /// them in either order, and even if the first one is still open, the later one stays.
 #[test]
 fn the_poll_that_arrived_last_stays() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[SLOW_REQUESTS]);
     let (_requests, hello) = open(&server, "news");
     for number in 1..=30 {
         let poll = get(&poll_query(&hello, number - 1));
@@ -137,7 +141,7 @@ fn the_poll_that_arrived_last_stays() {
 /// The client learns that it was kicked only on its next connection.
 #[test]
 fn late_poll_does_not_consume_the_close_reason() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[SLOW_REQUESTS]);
     for end in ENDINGS {
         let (mut requests, hello) = open(&server, "news");
         server.admin.kick(&hello.session);
@@ -150,7 +154,7 @@ fn late_poll_does_not_consume_the_close_reason() {
 
 #[test]
 fn late_connect_does_not_replace_a_newer_one() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[SLOW_REQUESTS]);
     let (mut polls, id) = BayeuxPolling::opened(server.public, &["/news"]);
     for (end, number) in ENDINGS.into_iter().zip(1..) {
         // hyper detects the end of the connection by itself unless part of another request has arrived.
@@ -172,7 +176,7 @@ fn late_connect_does_not_replace_a_newer_one() {
 
 #[test]
 fn late_event_stream_does_not_take_the_session_over() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[SLOW_REQUESTS]);
     let (mut stream, hello) = EventStream::greeted(server.public, "channels=news");
     let request =
         format!("GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: {}:0\r\n\r\n", hello.resume);
