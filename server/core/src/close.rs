@@ -19,7 +19,7 @@ pub enum CloseCode {
     Normal = 1000,
     /// The client sent a frame that RFC 6455 does not allow.
     BadFrame = 1002,
-    /// The client sent a binary message, and the dialect uses text.
+    /// The client sent a binary message, but the dialect allows only text.
     UnsupportedData = 1003,
     /// The client sent a text message that is not valid UTF-8.
     InvalidPayload = 1007,
@@ -27,11 +27,12 @@ pub enum CloseCode {
     TooBig = 1009,
     /// A bug in the server made the session's state unreliable.
     Internal = 1011,
-    /// Partial messages of all clients together exceeded `limits.receive_total`, and this client had one.
+    /// The partial messages of all clients together exceeded `limits.receive_total`, and this client's was
+    /// discarded.
     TryAgainLater = 1013,
     /// Nothing was received for `session.pong_timeout` after a ping.
     PongTimeout = 4000,
-    /// The client did not read for `session.write_timeout`.
+    /// The client read too slowly during `session.write_timeout`.
     SlowConsumer = 4001,
     /// The server is shutting down, and the session ends with it.
     Draining = 4002,
@@ -45,7 +46,7 @@ pub enum CloseCode {
     Lifetime = 4006,
     /// An administrator closed the connection; the session can be resumed.
     Disconnected = 4007,
-    /// The server process is exiting, and the session continues in the next one.
+    /// The server process is exiting, and the session continues in the next process.
     Moved = 4008,
     /// The backend did not authenticate the client, because it failed or its answer was not valid.
     BackendFailed = 4009,
@@ -144,7 +145,7 @@ impl CloseCode {
 pub enum SuspendReason {
     /// Nothing was received for `session.pong_timeout` after a ping.
     PongTimeout,
-    /// The client did not read for `session.write_timeout`.
+    /// The client read too slowly during `session.write_timeout`.
     SlowConsumer,
     /// The token has expired (`exp`).
     TokenExpired,
@@ -152,15 +153,16 @@ pub enum SuspendReason {
     PeerClosed,
     /// The connection failed, or ended without a Close frame.
     ConnectionLost,
-    /// The client sent something that RFC 6455 or a size limit does not allow.
+    /// The client sent a frame that RFC 6455 does not allow, or a message that is too long.
     BadFrame,
-    /// Partial messages of all clients together exceeded `limits.receive_total`, and this client had one.
+    /// The partial messages of all clients together exceeded `limits.receive_total`, and this client's was
+    /// discarded.
     Unfinished,
     /// An administrator closed the connection.
     Disconnected,
     /// The client did not poll again within `session.poll_gap`.
     PollGap,
-    /// The server process is exiting, and the session continues in the next one.
+    /// The server process is exiting, and the session continues in the next process.
     Moved,
 }
 

@@ -18,7 +18,7 @@ pub enum RefusalReason {
     Host,
     /// The page's origin may not connect.
     Origin,
-    /// A token is required.
+    /// A token is required, but the request has none.
     TokenMissing,
     /// The token is not a signed JWT.
     TokenMalformed,
@@ -65,14 +65,14 @@ pub enum RefusalReason {
     Late,
     /// The client sent no request in time.
     HandshakeTimeout,
-    /// Too many connections have not sent a request yet: the limit is reached, or no file descriptors are
-    /// left.
+    /// The connection was closed to make room for others: `limits.max_handshakes` is reached, or no file
+    /// descriptors are left.
     Handshakes,
     /// The connection does not come from a trusted proxy, or its PROXY header is invalid.
     Proxy,
     /// The TLS handshake failed.
     Tls,
-    /// The request is not valid HTTP, or was incomplete.
+    /// The request is not valid HTTP, or is incomplete.
     Http,
 }
 

@@ -15,7 +15,7 @@ pub enum ApiErrorCode {
     Malformed,
     /// The channel name is invalid, or the channel does not support this operation.
     BadChannel,
-    /// The key is missing or wrong; for a client, there is no valid token.
+    /// The API key is missing or wrong, or the client has no valid token.
     Unauthorized,
     /// The key's scopes, the page's origin, the host name or the token do not allow this.
     Forbidden,

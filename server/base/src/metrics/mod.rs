@@ -141,20 +141,20 @@ impl Metrics {
             log_lines_dropped,
         } = self;
         let mut add = Registrar(registry);
-        let help = "Time from the publish of a message until the kernel accepted its last byte for a subscriber; measured for one in 128 deliveries, except to clients that are catching up after a connect or subscribe";
+        let help = "Time from the publish of a message until the kernel accepted its last byte for a subscriber; measured for one in 128 deliveries, but not while a client catches up after a connect or subscribe";
         add.register("delivery_seconds", help, &connections.delivery_seconds);
         add.register("connections", "Open connections", &connections.open);
-        let help = "Parked connections, which have no task; also counted as open";
+        let help = "Parked connections, which have no task; encke_connections includes them";
         add.register("connections_parked", help, &connections.parked);
         add.register("connections_unparked", "Connections that were unparked", &connections.unparked);
         add.register("sessions", "Sessions, by phase", &sessions.by_phase);
         add.register("session_events", "Session lifecycle events", &sessions.events);
         add.register("resumes", "Attempts to resume a session, by outcome", &sessions.resumes);
         add.register("timer_expiries", "Expired deadlines that were processed", &timers.expiries);
-        let help = "How long after its deadline (for a ping, after its slack) an expiry was processed";
+        let help = "How long after its deadline (for a ping, plus timers.ping_slack) an expiry was processed";
         add.register("timer_lateness_seconds", help, &timers.lateness);
         add.register("timer_entries", "Timers in the wheel", &timers.entries);
-        let help = "How often the wheel thread woke later than planned by more than timers.stall_threshold";
+        let help = "How often the wheel thread woke more than timers.stall_threshold later than planned";
         add.register("wheel_stalls", help, &timers.stalls);
         let help = "Batches of expiries queued for the workers";
         add.register("dispatch_depth", help, &timers.dispatch_depth);
@@ -192,7 +192,7 @@ impl Metrics {
         add.register("engine_connects", "Connections made to the remote engine", &engine.connects);
         add.register(
             "engine_generation",
-            "Generation of the remote engine's data set; rises after each change of masters or restart of Redis",
+            "Generation of the remote engine's data set; rises each time that the master changes or Redis restarts",
             &engine.generation,
         );
         add.register(
@@ -202,7 +202,7 @@ impl Metrics {
         );
         let help = "Time from publishing a probe to the remote engine until it was received";
         add.register("engine_feed_lag_seconds", help, &engine.feed_lag_seconds);
-        let help = "Channels opened at the remote engine: subscribed, subscribed again, or read because messages were missing";
+        let help = "Times that the server subscribed to a channel at the remote engine, or read its missing messages";
         add.register("engine_channel_opens", help, &engine.channel_opens);
         let help = "Servers that share channels through the remote engine, including this one";
         add.register("engine_servers", help, &engine.servers);

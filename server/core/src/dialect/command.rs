@@ -247,8 +247,8 @@ pub struct CommandError {
 #[derive(Clone, Debug, PartialEq, Eq, EnumIter, EnumMessage, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The text is not a valid command: the syntax is wrong, there is not exactly one command, or a field
-    /// is wrong.
+    /// The text is not a valid command: its syntax or a field is wrong, or it does not contain exactly one
+    /// command.
     Malformed,
     /// The command is unknown.
     UnknownCommand,

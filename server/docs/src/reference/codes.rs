@@ -40,7 +40,7 @@ pub(super) fn http_errors() -> String {
     let rows = ApiErrorCode::VARIANTS
         .iter()
         .map(|error| [error.status().as_u16().to_string(), code(error.into()), doc_comment(error)]);
-    let intro = "`{\"error\":{\"code\",\"message\"}}`, from the admin listener, and for polls, event streams and requests that do not become a WebSocket.";
+    let intro = "The body is `{\"error\":{\"code\",\"message\"}}`. The admin listener sends these errors, and so does the public listener for polls, event streams and failed WebSocket upgrades.";
     format!("{intro}\n\n{}", table(["status", "code", "reason"], rows))
 }
 
@@ -48,7 +48,7 @@ pub(super) fn health() -> String {
     let rows = HealthStatus::VARIANTS
         .iter()
         .map(|health| [code(health.into()), health.code().as_u16().to_string(), doc_comment(health)]);
-    let intro = "`{\"status\"}` in responses of `/healthz` and `/readyz`.";
+    let intro = "`/healthz` and `/readyz` return one of these values in `{\"status\"}`.";
     format!("{intro}\n\n{}", table(["status", "HTTP status", "meaning"], rows))
 }
 
@@ -73,14 +73,14 @@ pub(super) fn webhook_events() -> String {
     };
     let rows = EventName::VARIANTS.iter().map(|event| [name(event), doc_comment(event)]);
     format!(
-        "Events that can be sent to a [webhook](../guides/webhooks.md).\n\n{}",
+        "A [webhook](../guides/webhooks.md) can receive these events.\n\n{}",
         table(["event", "when"], rows)
     )
 }
 
 pub(super) fn refusals() -> String {
     let rows = RefusalReason::VARIANTS.iter().map(|reason| [code(reason.into()), doc_comment(reason)]);
-    let intro = "These are the reasons for which connections are refused, as in `encke_refusals_total` and in the log.";
+    let intro = "`encke_refusals_total` and the log give one of these reasons for each refused connection.";
     format!("{intro}\n\n{}", table(["reason", "meaning"], rows))
 }
 

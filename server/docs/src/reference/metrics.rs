@@ -26,7 +26,7 @@ pub(super) fn all() -> String {
             metric.help.to_owned(),
         ]
     });
-    let intro = "Metrics as Prometheus scrapes them from `/metrics`, with every label value. A histogram `H` is scraped as `H_bucket` (with `le`), `H_sum` and `H_count`. \
+    let intro = "This table lists the metrics of `/metrics`, under the names that Prometheus stores, with every label value. A histogram `H` is scraped as `H_bucket` (with `le`), `H_sum` and `H_count`. \
         The label value `NAME` is a webhook's name (`webhook.name`).";
     format!("{intro}\n\n{}", table(["metric", "type", "unit", "labels", "meaning"], rows))
 }

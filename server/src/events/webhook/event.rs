@@ -17,7 +17,7 @@ pub enum EventName {
     /// A session was opened.
     #[serde(rename = "session.opened")]
     SessionOpened,
-    /// A session lost its connection, and may resume.
+    /// A session lost its connection, and can be resumed.
     #[serde(rename = "session.suspended")]
     SessionSuspended,
     /// A session has a new connection.
@@ -41,7 +41,7 @@ pub enum EventName {
     /// All sessions of a user have ended or have been without a connection for `session.offline_after`.
     #[serde(rename = "user.offline")]
     UserOffline,
-    /// A reminder is due. Sent only to the webhook that the reminder names.
+    /// A reminder is due. This event is sent only to the webhook that the reminder names.
     #[serde(rename = "reminder.due")]
     ReminderDue,
 }
