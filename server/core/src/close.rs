@@ -27,8 +27,7 @@ pub enum CloseCode {
     TooBig = 1009,
     /// A bug in the server made the session's state unreliable.
     Internal = 1011,
-    /// The partial messages of all clients together exceeded `limits.receive_total`, and this client's was
-    /// discarded.
+    /// The partial messages of all clients exceeded `limits.receive_total`; this client's was discarded.
     TryAgainLater = 1013,
     /// Nothing was received for `session.pong_timeout` after a ping.
     PongTimeout = 4000,
@@ -155,8 +154,7 @@ pub enum SuspendReason {
     ConnectionLost,
     /// The client sent a frame that RFC 6455 does not allow, or a message that is too long.
     BadFrame,
-    /// The partial messages of all clients together exceeded `limits.receive_total`, and this client's was
-    /// discarded.
+    /// The partial messages of all clients exceeded `limits.receive_total`; this client's was discarded.
     Unfinished,
     /// An administrator closed the connection.
     Disconnected,
