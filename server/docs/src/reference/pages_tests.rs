@@ -66,13 +66,13 @@ fn reference_has_every_list_key() {
 fn reference_has_codes_and_metrics() {
     let text = pages().map(|(_, page)| page).concat();
     for line in [
-        "| 4008 | `moved` | The server process is exiting, and the session continues in the next one. | reconnects with the resume token, to the [next process](../operations/restarts.md) | suspended in the next process |",
+        "| 4008 | `moved` | The server process is exiting, and the session continues in the next process. | reconnects with the resume token, to the [next process](../operations/restarts.md) | suspended in the next process |",
         "| `rate_limited` | The client sends more commands per second than allowed. |",
         "| any other | An error code defined by the backend. |",
         "| 409 | `superseded` | The session has a newer poll or connection. |",
         "| `suspended` | `poll_gap` | The client did not poll again within `session.poll_gap`. |",
         "| `expired` | `reconnect_window` | The client did not reconnect in time. |",
-        "| `reminder.due` | A reminder is due. Sent only to the webhook that the reminder names. |",
+        "| `reminder.due` | A reminder is due. This event is sent only to the webhook that the reminder names. |",
         "| `session_rate` | The address opens sessions too fast. |",
         "| `encke_resumes_total` | counter |  | `outcome`: `new_session`, `recovered` | Attempts to resume a session, by outcome. |",
     ] {
