@@ -200,7 +200,8 @@ def check(page, binaries):
     """Returns the first problem of a page, or `None`."""
     if page.reason:
         return None
-    with tempfile.TemporaryDirectory() as name:
+    # The page's processes may still write to the directory until the kernel has ended all of them.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         directory = Path(name)
         prepare(directory, binaries)
         with Terminal(directory, environment(binaries)) as terminal:

@@ -88,7 +88,6 @@ class Terminal:
         host, port = address.rsplit(":", 1)
         if self.run(AWAIT_LISTENER.format(host=host, port=port, server=self._servers[address])) != []:
             raise Failed(f"the server has ended: {command}\n{output.read_text()}")
-        return output
 
 
 class Stream:
