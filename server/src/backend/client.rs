@@ -242,10 +242,14 @@ impl Backend {
         let now: Timestamp = self.timeouts.clock().now();
         let hook_name = <&str>::from(hook);
         let mut breaker = self.breaker(hook).lock();
+        let rejected_all = breaker.rejects_all();
         let has_opened = breaker.record_failure(caller, admitted, now);
-        self.metrics.set_circuit_open(hook.into(), breaker.rejects_all());
+        let rejects_all = breaker.rejects_all();
+        self.metrics.set_circuit_open(hook.into(), rejects_all);
         drop(breaker);
-        if has_opened {
+        if rejects_all && !rejected_all {
+            tracing::warn!(hook = hook_name, %problem, "backend is failing: the circuit breaker is open for all clients");
+        } else if has_opened {
             tracing::warn!(hook = hook_name, %problem, "backend is failing: the circuit breaker is open for the clients whose requests fail");
         } else {
             tracing::debug!(hook = hook_name, %problem, "backend request failed");

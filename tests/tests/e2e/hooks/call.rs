@@ -151,13 +151,14 @@ fn calls_fail_without_a_request_while_the_backend_does_not_answer() {
     for _ in 0..5 {
         client.assert_refused(call("x", 1), "timeout");
     }
-    server.logs.await_line("backend is failing");
+    server.logs.await_line("the circuit breaker is open for the clients whose requests fail");
     let open = || server.admin.metrics().value(r#"encke_backend_circuit_open{hook="call"}"#);
     assert_eq!(open(), 0.0, "the breaker is open for this client only");
     for other in ["bob", "carol"] {
         server.client_of(other).assert_refused(call("x", 1), "timeout");
     }
     assert_eq!(open(), 1.0);
+    server.logs.await_line("the circuit breaker is open for all clients");
     let before = backend.requests().len();
     client.assert_refused(call("x", 1), "unavailable");
     assert_eq!(backend.requests().len(), before, "the backend is not called");
