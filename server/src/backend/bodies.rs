@@ -65,12 +65,9 @@ pub(crate) struct Approval {
 }
 
 /// Reads a replacement. It must not be `null`, which might be meant to replace, or not to replace.
-fn replacement<'de, D: Deserializer<'de>, T: DeserializeOwned>(json: D) -> Result<Option<T>, D::Error> {
-    let value = Box::<RawValue>::deserialize(json)?;
-    if value.get() == "null" {
-        return Err(Error::custom("is null: omit it to keep that of the client"));
-    }
-    serde_json::from_str(value.get()).map(Some).map_err(Error::custom)
+fn replacement<'de, D: Deserializer<'de>, T: Deserialize<'de>>(json: D) -> Result<Option<T>, D::Error> {
+    let value = Option::deserialize(json)?;
+    value.map(Some).ok_or_else(|| Error::custom("is null: omit it to keep that of the client"))
 }
 
 /// Body of a successful response to a `call` hook request.
