@@ -299,9 +299,8 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> String {
 }
 
 /// Names that serde has for types, and those that a reader of the configuration knows.
-const TYPE_NAMES: [(&str, &str); 7] = [
+const TYPE_NAMES: [(&str, &str); 6] = [
     ("usize", "an integer of at least 0"),
-    ("u64", "an integer of at least 0"),
     ("u32", "an integer of at least 0"),
     ("u16", "an integer from 0 to 65535"),
     ("f64", "a number"),
