@@ -317,8 +317,8 @@ impl RunningServer {
 }
 
 impl Drop for RunningServer {
-    /// Fails the test if the server has panicked, for example because locks were taken in the wrong order. A panic of a task
-    /// ends only its connection, so the test might not notice it.
+    /// Fails the test if the server has panicked, for example because locks were taken in the wrong order. A
+    /// panic of a task ends only its connection, so the test might not notice it.
     fn drop(&mut self) {
         assert!(std::thread::panicking() || self.logs.count("panicked at") == 0, "{}", self.logs.text());
     }

@@ -10,7 +10,8 @@ use super::{AuthError, CredentialsDigest, Permission, Permissions};
 /// Maximum length of a user name, in bytes.
 pub(crate) const MAX_USER_BYTES: usize = 255;
 
-/// Tolerance for an issuer's clock that is ahead of the server's, applied to `nbf` and `iat`. `exp` has no tolerance, because a token expires at the same time on every server.
+/// Tolerance for an issuer's clock that is ahead of the server's, applied to `nbf` and `iat`. `exp` has no
+/// tolerance, because a token expires at the same time on every server.
 const NOT_BEFORE_LEEWAY: Duration = Duration::from_secs(30);
 
 /// Supported claims as they appear in the token. They are parsed one by one so that an error can name the

@@ -44,9 +44,9 @@ struct Notices {
 }
 
 impl Notices {
-    /// Queues a join. Returns whether presence lists the session from now on. It does not if the join is held back or lost.
-    /// The caller holds the session's lock, which keeps the notices in the order of the changes. After
-    /// releasing it, the caller must call [`Self::start_publishing`] for the channel.
+    /// Queues a join. Returns whether presence lists the session from now on. It does not if the join is held
+    /// back or lost. The caller holds the session's lock, which keeps the notices in the order of the changes.
+    /// After releasing it, the caller must call [`Self::start_publishing`] for the channel.
     fn enqueue_join(
         &self,
         session: &SessionCell,
