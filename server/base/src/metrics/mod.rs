@@ -202,7 +202,7 @@ impl Metrics {
         );
         let help = "Time from publishing a probe to the remote engine until it was received";
         add.register("engine_feed_lag_seconds", help, &engine.feed_lag_seconds);
-        let help = "Times that the server subscribed to a channel at the remote engine, or read its missing messages";
+        let help = "Times that the server subscribed to a channel at the remote engine, or read messages of it that were missing";
         add.register("engine_channel_opens", help, &engine.channel_opens);
         let help = "Servers that share channels through the remote engine, including this one";
         add.register("engine_servers", help, &engine.servers);

@@ -22,11 +22,12 @@ const ENGINE_DOWN_AFTER: Duration = Duration::from_secs(2);
 pub enum HealthStatus {
     /// The server is healthy.
     Ok,
-    /// The wheel has not advanced for `timers.watchdog`, so no timeout fires.
+    /// The wheel has not advanced for longer than `timers.watchdog`, so no timeout fires.
     WheelStalled,
-    /// An expiry has waited for a worker for `timers.watchdog`.
+    /// An expiry has waited for a worker for longer than `timers.watchdog`.
     WorkersStalled,
-    /// The thread that polls parked connections has been busy with one call for `timers.watchdog`.
+    /// The thread that polls parked connections has been busy with one call for longer than
+    /// `timers.watchdog`.
     PollerStalled,
     /// Only from `/readyz`: the server is shutting down.
     Draining,
