@@ -25,21 +25,22 @@ pub enum CloseCode {
     InvalidPayload = 1007,
     /// The client sent a message longer than `limits.max_message`.
     TooBig = 1009,
-    /// A bug in the server made the session's state unreliable.
+    /// Because of a bug in the server, the session's state is unreliable.
     Internal = 1011,
-    /// The partial messages of all clients exceeded `limits.receive_total`; this client's was discarded.
+    /// The partial messages of all clients together exceeded `limits.receive_total`, so the server discarded
+    /// the partial message of this client.
     TryAgainLater = 1013,
-    /// Nothing was received for `session.pong_timeout` after a ping.
+    /// After a ping, the server received nothing for `session.pong_timeout`.
     PongTimeout = 4000,
-    /// The client read too slowly during `session.write_timeout`.
+    /// For the duration of `session.write_timeout`, the client read too slowly.
     SlowConsumer = 4001,
-    /// The server is shutting down, and the session ends with it.
+    /// The server is shutting down, which ends the session.
     Draining = 4002,
-    /// The token has expired (`exp`); reconnect with a new one.
+    /// The token has expired (`exp`); the client needs a new token.
     TokenExpired = 4003,
     /// The client sent no command for `session.idle`.
     Idle = 4004,
-    /// The limit of connections or sessions is reached.
+    /// The server has reached its limit of connections or sessions.
     Overloaded = 4005,
     /// The session reached `session.lifetime`.
     Lifetime = 4006,
@@ -47,13 +48,14 @@ pub enum CloseCode {
     Disconnected = 4007,
     /// The server process is exiting, and the session continues in the next process.
     Moved = 4008,
-    /// The backend did not authenticate the client, because it failed or its answer was not valid.
+    /// The client was not authenticated, because the backend failed or its answer was not valid.
     BackendFailed = 4009,
     /// Another connection has taken over the session.
     Replaced = 4100,
     /// An administrator ended the session.
     Kicked = 4101,
-    /// The token is missing or invalid, the backend refused the client, or the web page's origin is not allowed.
+    /// The token is missing or invalid, the backend refused the client, or the web page's origin is not
+    /// allowed.
     Unauthorized = 4102,
     /// The client violated the dialect's protocol.
     ProtocolError = 4103,
@@ -99,7 +101,7 @@ impl CloseCode {
                 "reconnects with the resume token, to the [next process](../operations/restarts.md)"
             }
             Self::Overloaded | Self::BackendFailed => {
-                "reconnects after the time given in the preceding `goaway`, with its resume token, if it has one"
+                "reconnects after the time given in the preceding `goaway`, with its resume token if it has one"
             }
             Self::Internal | Self::Draining | Self::Idle | Self::Lifetime => {
                 "reconnects and gets a new session"
@@ -124,7 +126,7 @@ impl CloseCode {
             | Self::TokenExpired
             | Self::Disconnected => "suspended",
             Self::Moved => "suspended in the next process",
-            Self::Overloaded | Self::BackendFailed | Self::Unauthorized => "unchanged, if there was one",
+            Self::Overloaded | Self::BackendFailed | Self::Unauthorized => "unchanged if it already existed",
             Self::Replaced => "continues on the new connection",
             Self::Normal
             | Self::Internal
@@ -142,9 +144,9 @@ impl CloseCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum SuspendReason {
-    /// Nothing was received for `session.pong_timeout` after a ping.
+    /// After a ping, the server received nothing for `session.pong_timeout`.
     PongTimeout,
-    /// The client read too slowly during `session.write_timeout`.
+    /// For the duration of `session.write_timeout`, the client read too slowly.
     SlowConsumer,
     /// The token has expired (`exp`).
     TokenExpired,
@@ -154,7 +156,8 @@ pub enum SuspendReason {
     ConnectionLost,
     /// The client sent a frame that RFC 6455 does not allow, or a message that is too long.
     BadFrame,
-    /// The partial messages of all clients exceeded `limits.receive_total`; this client's was discarded.
+    /// The partial messages of all clients together exceeded `limits.receive_total`, so the server discarded
+    /// the partial message of this client.
     Unfinished,
     /// An administrator closed the connection.
     Disconnected,
@@ -190,9 +193,10 @@ pub enum CloseReason {
     Kicked,
     /// The client violated the dialect's protocol.
     ProtocolError,
-    /// The client kept exceeding its command rate, or the suspended session was evicted at `limits.max_sessions`.
+    /// The client kept exceeding its command rate, or the session was suspended and evicted because
+    /// `limits.max_sessions` was reached.
     Limit,
-    /// A bug in the server: a panic left the session's state half-changed.
+    /// Because of a bug in the server, a panic interrupted a change of the session's state.
     Internal,
 }
 

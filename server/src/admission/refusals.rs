@@ -14,40 +14,40 @@ use super::LogThrottle;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum RefusalReason {
-    /// The `Host` header is missing, repeated, or not an accepted name.
+    /// The `Host` header is missing or repeated, or its name is not accepted.
     Host,
-    /// The page's origin may not connect.
+    /// Web pages of this origin may not connect.
     Origin,
     /// A token is required, but the request has none.
     TokenMissing,
     /// The token is not a signed JWT.
     TokenMalformed,
-    /// The token's `kid` names no known key, or is missing although several keys use its `alg`.
+    /// The token's `kid` names no known key, or the token has no `kid` although several keys use its `alg`.
     TokenKey,
-    /// The token's `kid` may name a new key of the issuer, whose keys have not been fetched again yet.
+    /// The token's `kid` may name a new key of the issuer, but the server has not fetched the keys again yet.
     IssuerKeys,
     /// The token's `alg` is not accepted.
     TokenAlgorithm,
     /// The token's signature is invalid.
     TokenSignature,
-    /// The address, or the session, has sent too many tokens with invalid signatures; this token was not
+    /// The address or the session has sent too many tokens with invalid signatures, so this token was not
     /// verified.
     TooManyBadSignatures,
     /// The token has expired.
     TokenExpired,
-    /// The token was issued before its user was revoked.
+    /// The token was issued before the tokens of the user were revoked.
     TokenRevoked,
     /// The token is not valid yet.
     TokenNotYetValid,
     /// A claim of the token is missing or invalid.
     TokenClaim,
-    /// The backend refused the client or did not answer.
+    /// The backend refused the client, or did not answer.
     Backend,
     /// The query string is malformed or has an unknown parameter, or the request contains different tokens.
     Query,
     /// The token does not permit a channel named in the query.
     Channel,
-    /// The limit of connections or of sessions is reached.
+    /// The server has reached its limit of connections or sessions.
     Overloaded,
     /// The address has too many connections.
     Address,
@@ -59,14 +59,14 @@ pub enum RefusalReason {
     Draining,
     /// The session belongs to another user.
     User,
-    /// The session no longer exists, and the client accepts no new one.
+    /// The session no longer exists, and the client does not accept a new session.
     Gone,
     /// The client has already reconnected on another connection.
     Late,
-    /// The client sent no request in time.
+    /// The client did not send a request in time.
     HandshakeTimeout,
-    /// The connection was closed to make room for others: `limits.max_handshakes` is reached, or no file
-    /// descriptors are left.
+    /// The server closed this connection so that it could accept others: `limits.max_handshakes` was reached,
+    /// or no file descriptors were left.
     Handshakes,
     /// The connection does not come from a trusted proxy, or its PROXY header is invalid.
     Proxy,

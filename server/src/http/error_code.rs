@@ -10,18 +10,18 @@ use strum::{EnumMessage, IntoStaticStr, VariantArray};
 pub enum ApiErrorCode {
     /// The request is malformed; the message says why.
     BadRequest,
-    /// The data is JSON that some clients could not parse: it is nested deeper than 64 levels, or contains a
-    /// number beyond the range of a double, or half of a surrogate pair.
+    /// The data is JSON that some clients cannot parse: it is nested more than 64 levels deep, or contains a
+    /// number outside the range of a double or half of a surrogate pair.
     Malformed,
     /// The channel name is invalid, or the channel does not support this operation.
     BadChannel,
     /// The API key is missing or wrong, or the client has no valid token.
     Unauthorized,
-    /// The key's scopes, the page's origin, the host name or the token do not allow this.
+    /// The scopes of the API key, the page's origin, the host name or the token do not allow this request.
     Forbidden,
     /// The resource does not exist, or no longer exists.
     NotFound,
-    /// The path supports other methods, which `Allow` lists.
+    /// The path does not support this method. The header `Allow` lists the supported methods.
     MethodNotAllowed,
     /// The body did not arrive within `limits.handshake_timeout`.
     Timeout,
@@ -32,15 +32,15 @@ pub enum ApiErrorCode {
     /// The body, or the data of a message, exceeds `limits.max_message`, or the request contains too many
     /// commands or messages.
     TooLarge,
-    /// The path, the query and the headers together have more than 16 KiB.
+    /// The path, the query and the headers together are longer than 16 KiB.
     HeadTooLarge,
     /// The body's media type is not supported, or the body is compressed.
     UnsupportedMediaType,
     /// This path requires a WebSocket upgrade.
     UpgradeRequired,
-    /// The request would exceed a limit, which the message names. It may succeed later.
+    /// The request would exceed the limit that the message names. The same request may succeed later.
     Limit,
-    /// The engine, which stores the channels, cannot be reached. Nothing was done.
+    /// The engine that stores the channels cannot be reached. Nothing was done.
     Unavailable,
     /// The engine did not answer. The request may or may not have been carried out.
     OutcomeUnknown,

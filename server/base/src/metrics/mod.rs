@@ -141,30 +141,30 @@ impl Metrics {
             log_lines_dropped,
         } = self;
         let mut add = Registrar(registry);
-        let help = "Time from the publish of a message until the kernel accepted its last byte for a subscriber; measured for one in 128 deliveries, but not while a client catches up after a connect or subscribe";
+        let help = "Time from the publish of a message until the kernel accepted the last byte of the message for a subscriber; measured for one in 128 deliveries, but not while a client catches up after connecting or subscribing";
         add.register("delivery_seconds", help, &connections.delivery_seconds);
         add.register("connections", "Open connections", &connections.open);
         let help = "Parked connections, which have no task; encke_connections includes them";
         add.register("connections_parked", help, &connections.parked);
-        add.register("connections_unparked", "Connections that were unparked", &connections.unparked);
+        add.register("connections_unparked", "How often connections were unparked", &connections.unparked);
         add.register("sessions", "Sessions, by phase", &sessions.by_phase);
         add.register("session_events", "Session lifecycle events", &sessions.events);
         add.register("resumes", "Attempts to resume a session, by outcome", &sessions.resumes);
         add.register("timer_expiries", "Expired deadlines that were processed", &timers.expiries);
-        let help = "How long after its deadline (for a ping, plus timers.ping_slack) an expiry was processed";
+        let help = "How long after a deadline (for a ping, plus timers.ping_slack) its expiry was processed";
         add.register("timer_lateness_seconds", help, &timers.lateness);
         add.register("timer_entries", "Timers in the wheel", &timers.entries);
-        let help = "How often the wheel thread woke more than timers.stall_threshold later than planned";
+        let help = "How often the wheel thread woke up more than timers.stall_threshold later than planned";
         add.register("wheel_stalls", help, &timers.stalls);
-        let help = "Batches of expiries queued for the workers";
+        let help = "Batches of expired timers that wait for a worker";
         add.register("dispatch_depth", help, &timers.dispatch_depth);
         let help = "Age of the oldest expiry that no worker has processed yet";
         add.register("dispatch_age_seconds", help, &timers.dispatch_age);
-        let help = "How long a batch of expiries waited for a worker";
+        let help = "How long a batch of expired timers waited for a worker";
         add.register("dispatch_delay_seconds", help, &timers.dispatch_delay);
-        let help = "Worker panics; the worker continues with the next expiry";
+        let help = "Worker panics; after a panic, the worker continues with the next expiry";
         add.register("worker_panics", help, &timers.worker_panics);
-        let help = "Time from writing a ping's last byte to the kernel until its pong";
+        let help = "Time from writing the last byte of a ping to the kernel until receiving its pong";
         add.register("ping_rtt_seconds", help, &sessions.ping_round_trip);
         add.register("refusals", "Refused connections, by reason", &connections.refusals);
         add.register(
@@ -172,27 +172,27 @@ impl Metrics {
             "Connections that could not be accepted, or had to wait for a file descriptor",
             &connections.accept_errors,
         );
-        let help = "Memory for partially received messages";
+        let help = "Memory used by partially received messages";
         add.register("partial_message_bytes", help, &connections.partial_message_bytes);
         let help = "Connections closed because partial messages exceeded limits.receive_total";
         add.register("partial_messages_closed", help, &connections.partial_messages_closed);
         let help = "Log lines dropped because the writer was busy";
         add.register("log_lines_dropped", help, log_lines_dropped);
         add.register("channels", "Channels", &channels.channels);
-        add.register("log_bytes", "Size of the history of all channels", &channels.log_bytes);
-        add.register("messages_published", "Messages published", &channels.published);
+        add.register("log_bytes", "Total size of the histories of all channels", &channels.log_bytes);
+        add.register("messages_published", "Published messages", &channels.published);
         let help = "Messages sent to connections, including those sent again";
         add.register("messages_delivered", help, &channels.delivered);
         add.register("gaps", "Gaps sent to sessions", &channels.gaps);
         let help = "Join and leave notifications (join_leave) that could not be published";
         add.register("join_leave_lost", help, &channels.join_leave_lost);
-        let help = "Whether channels are stored in a remote engine";
+        let help = "1 if channels are stored in a remote engine, otherwise 0";
         add.register("engine_remote", help, &engine.remote);
-        add.register("engine_up", "Whether the remote engine can be reached", &engine.up);
-        add.register("engine_connects", "Connections made to the remote engine", &engine.connects);
+        add.register("engine_up", "1 while the remote engine can be reached, otherwise 0", &engine.up);
+        add.register("engine_connects", "Connections opened to the remote engine", &engine.connects);
         add.register(
             "engine_generation",
-            "Generation of the remote engine's data set; rises each time that the master changes or Redis restarts",
+            "Generation of the remote engine's data set; increases whenever the master changes or Redis restarts",
             &engine.generation,
         );
         add.register(
@@ -202,17 +202,17 @@ impl Metrics {
         );
         let help = "Time from publishing a probe to the remote engine until it was received";
         add.register("engine_feed_lag_seconds", help, &engine.feed_lag_seconds);
-        let help = "Times that the server subscribed to a channel at the remote engine, or read messages of it that were missing";
+        let help = "How often the server subscribed to a channel at the remote engine, or read the missing messages of a channel";
         add.register("engine_channel_opens", help, &engine.channel_opens);
         let help = "Servers that share channels through the remote engine, including this one";
         add.register("engine_servers", help, &engine.servers);
-        add.register("webhook_queued", "Events queued for a webhook or being sent", &webhooks.queued);
+        add.register("webhook_queued", "Events queued for a webhook, or being sent to it", &webhooks.queued);
         let help =
             "Events delivered to a webhook, dropped because its queue was full, or dropped after retry_for";
         add.register("webhook_events", help, &webhooks.events);
         add.register("webhook_requests", "Webhook requests, by outcome", &webhooks.requests);
         add.register("reminders", "Pending reminders", &reminders.waiting);
-        let help = "Due reminders that were published, sent to their webhook, or not published";
+        let help = "Due reminders that were published, were sent to their webhook, or could not be published";
         add.register("reminders_due", help, &reminders.fired);
         add.register("backend_requests", "Requests to the backend, by outcome", &backend.requests);
         add.register(
@@ -220,16 +220,16 @@ impl Metrics {
             "How long requests to the backend took, including failed ones",
             &backend.seconds,
         );
-        add.register("backend_in_flight", "Requests to the backend in flight", &backend.in_flight);
-        let help = "Whether the circuit breaker is open for all clients because requests of several clients have failed";
+        add.register("backend_in_flight", "Unfinished requests to the backend", &backend.in_flight);
+        let help = "1 while the circuit breaker is open for all clients, because requests of several clients have failed; otherwise 0";
         add.register("backend_circuit_open", help, &backend.circuit_open);
         add.register("issuer_reads", "Attempts to read the issuer's key set, by outcome", &issuer.reads);
         add.register("issuer_keys", "Usable keys in the issuer's key set", &issuer.keys);
         let help = "When the issuer's key set was last read, in seconds since 1970";
         add.register("issuer_read_timestamp_seconds", help, &issuer.read_at);
-        add.register("limit_used", "Current use of a limit", &limits.used);
-        add.register("limit_max", "Value of a limit, by its configuration key", &limits.max);
-        add.register("trace_dropped", "Spans of traces that were not exported, by reason", trace_dropped);
+        add.register("limit_used", "Current use of each limit", &limits.used);
+        add.register("limit_max", "Value of each limit, by configuration key", &limits.max);
+        add.register("trace_dropped", "Trace spans that were not exported, by reason", trace_dropped);
         let mut add = Registrar(common);
         add.register(
             "process_resident_memory_bytes",
@@ -241,7 +241,7 @@ impl Metrics {
         add.register("process_cpu_seconds", "Processor time of the process", &process.processor_seconds);
         let help = "Open file descriptors; absent before Linux 6.2";
         add.register("process_open_fds", help, &process.open_descriptors);
-        add.register("process_max_fds", "Limit of open file descriptors", &process.max_descriptors);
+        add.register("process_max_fds", "Maximum number of open file descriptors", &process.max_descriptors);
         let help = "When the server was started, in seconds since 1970";
         add.register("process_start_time_seconds", help, &process.started_at);
     }

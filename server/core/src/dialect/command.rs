@@ -247,24 +247,24 @@ pub struct CommandError {
 #[derive(Clone, Debug, PartialEq, Eq, EnumIter, EnumMessage, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The text is not a valid command: its syntax or a field is wrong, or it does not contain exactly one
-    /// command.
+    /// The text is not a valid command: its syntax or one of its fields is wrong, or the text contains no
+    /// command or several commands.
     Malformed,
     /// The command is unknown.
     UnknownCommand,
     /// The channel name is invalid.
     BadChannel,
-    /// The client has no permission for this.
+    /// The client does not have permission for this command.
     Forbidden,
     /// The token is invalid.
     Unauthorized,
-    /// The command would exceed a limit, which the message names.
+    /// The command would exceed the limit that the message names.
     Limit,
     /// The client sends more commands per second than allowed.
     RateLimited,
-    /// The channels or the backend are unreachable; nothing was done.
+    /// The engine that stores the channels, or the backend, cannot be reached. Nothing was done.
     Unavailable,
-    /// No answer arrived, so the command may or may not have been carried out.
+    /// The engine did not answer. The command may or may not have been carried out.
     OutcomeUnknown,
     /// Too many operations are already in progress.
     Overloaded,
@@ -272,9 +272,9 @@ pub enum ErrorCode {
     Draining,
     /// The data is too large.
     TooLarge,
-    /// The backend did not answer in time; nothing that depends on its answer was done.
+    /// The backend did not answer in time. The server did nothing that depends on the answer.
     Timeout,
-    /// The backend's answer does not say what is allowed; nothing was done.
+    /// The backend's answer is not valid. Nothing was done.
     BackendError,
     /// An error code defined by the backend.
     #[serde(untagged)]

@@ -76,9 +76,9 @@ pub enum Transition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumMessage, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum ResumeKind {
-    /// The session had no connection.
+    /// When the client reconnected, the session had no connection.
     Reconnect,
-    /// The session still had a connection, which the new one replaces.
+    /// When the client reconnected, the session still had a connection; the new connection replaced it.
     TakeOver,
 }
 

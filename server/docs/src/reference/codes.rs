@@ -20,8 +20,8 @@ pub(super) fn close_codes() -> String {
             close.session_outcome().into(),
         ]
     });
-    let intro = "These codes say why a connection is closed, and how the client should react. The `reason` in a `goaway` is the code's name in this table. After codes from 4000 to 4099, 1011 and 1013, clients should reconnect; \
-        after 4100 and above, they should not reconnect by themselves.";
+    let intro = "A close code states why the server closes a connection, and how the client should react. The `reason` in a `goaway` is the code's name in this table. After the codes 1011, 1013 and 4000 to 4099, clients should reconnect; \
+        after codes of 4100 and above, clients should not reconnect on their own.";
     format!("{intro}\n\n{}", table(["code", "name", "reason", "the client", "the session"], rows))
 }
 
@@ -32,7 +32,7 @@ pub(super) fn command_errors() -> String {
     };
     let rows = ErrorCode::iter()
         .map(|error| [name(&error).unwrap_or_else(|| "any other".into()), doc_comment(&error)]);
-    let intro = "`{\"reply\":{\"id\":7,\"error\":{\"code\",\"message\"}}}`: the command failed, and the connection stays open.";
+    let intro = "If a command fails, the server replies `{\"reply\":{\"id\":7,\"error\":{\"code\",\"message\"}}}`, and the connection stays open.";
     format!("{intro}\n\n{}", table(["code", "reason"], rows))
 }
 
@@ -40,7 +40,7 @@ pub(super) fn http_errors() -> String {
     let rows = ApiErrorCode::VARIANTS
         .iter()
         .map(|error| [error.status().as_u16().to_string(), code(error.into()), doc_comment(error)]);
-    let intro = "The body is `{\"error\":{\"code\",\"message\"}}`. The admin listener sends these errors, and so does the public listener for polls, event streams and failed WebSocket upgrades.";
+    let intro = "The body is `{\"error\":{\"code\",\"message\"}}`. The admin listener sends these errors; the public listener sends them for polls, event streams and failed WebSocket upgrades.";
     format!("{intro}\n\n{}", table(["status", "code", "reason"], rows))
 }
 
@@ -48,7 +48,7 @@ pub(super) fn health() -> String {
     let rows = HealthStatus::VARIANTS
         .iter()
         .map(|health| [code(health.into()), health.code().as_u16().to_string(), doc_comment(health)]);
-    let intro = "`/healthz` and `/readyz` return one of these values in `{\"status\"}`.";
+    let intro = "`/healthz` and `/readyz` return one of these values as `status`.";
     format!("{intro}\n\n{}", table(["status", "HTTP status", "meaning"], rows))
 }
 
@@ -63,7 +63,7 @@ pub(super) fn lifecycle() -> String {
         };
         [code(transition.name()), code(transition.reason()), meaning]
     });
-    let intro = "`encke_session_events_total`, the log, webhooks (`session.opened` and so on) and hooks report these session events.";
+    let intro = "The metric `encke_session_events_total`, the log, webhooks (`session.opened` and so on) and the Rust trait `Hooks` report these session events.";
     format!("{intro}\n\n{}", table(["event", "reason", "meaning"], rows))
 }
 
@@ -80,13 +80,13 @@ pub(super) fn webhook_events() -> String {
 
 pub(super) fn refusals() -> String {
     let rows = RefusalReason::VARIANTS.iter().map(|reason| [code(reason.into()), doc_comment(reason)]);
-    let intro = "`encke_refusals_total` and the log give one of these reasons for each refused connection.";
+    let intro = "`encke_refusals_total` and the log state one of these reasons for each refused connection.";
     format!("{intro}\n\n{}", table(["reason", "meaning"], rows))
 }
 
 pub(super) fn deadlines() -> String {
     let rows = Deadline::ALL.map(|deadline| [code(deadline.as_str()), doc_comment(&deadline)]);
-    let intro = "`/api/sessions/{id}` and `encke_timer_expiries_total` name these deadlines of a session. The metric also counts `sleep` (timeouts that belong to no session), `log` (the age of a channel's \
+    let intro = "`/api/sessions/{id}` and the metric `encke_timer_expiries_total` use these names for the deadlines of a session. The metric also has the label values `sleep` (timeouts that belong to no session), `log` (the age of a channel's \
         messages) and `reminder`.";
     format!("{intro}\n\n{}", table(["deadline", "meaning"], rows))
 }

@@ -26,8 +26,8 @@ pub(super) fn all() -> String {
             metric.help.to_owned(),
         ]
     });
-    let intro = "This table lists the metrics of `/metrics`, under the names that Prometheus stores, with every label value. A histogram `H` is scraped as `H_bucket` (with `le`), `H_sum` and `H_count`. \
-        The label value `NAME` is a webhook's name (`webhook.name`).";
+    let intro = "This table lists the metrics of `/metrics`, under the names that Prometheus stores, and all values of their labels. A histogram `H` is scraped as `H_bucket` (with `le`), `H_sum` and `H_count`. \
+        The label value `NAME` stands for the name of a webhook (`webhook.name`).";
     format!("{intro}\n\n{}", table(["metric", "type", "unit", "labels", "meaning"], rows))
 }
 

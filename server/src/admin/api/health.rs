@@ -22,18 +22,17 @@ const ENGINE_DOWN_AFTER: Duration = Duration::from_secs(2);
 pub enum HealthStatus {
     /// The server is healthy.
     Ok,
-    /// The wheel has not advanced for longer than `timers.watchdog`, so no timeout fires.
+    /// The timer wheel has not advanced for `timers.watchdog`, so no timeout fires.
     WheelStalled,
-    /// An expiry has waited for a worker for longer than `timers.watchdog`.
+    /// An expired timer has been waiting for a worker for `timers.watchdog`.
     WorkersStalled,
-    /// The thread that polls parked connections has been busy with one call for longer than
-    /// `timers.watchdog`.
+    /// The thread that polls parked connections has been handling the same events for `timers.watchdog`.
     PollerStalled,
-    /// Only from `/readyz`: the server is shutting down.
+    /// The server is shutting down (only from `/readyz`).
     Draining,
-    /// Only from `/readyz`: the engine has been unreachable for two seconds.
+    /// The engine has been unreachable for two seconds (only from `/readyz`).
     EngineDown,
-    /// Only from `/readyz`: the engine's memory is full, so it accepts no messages.
+    /// The engine has run out of memory and accepts no messages (only from `/readyz`).
     EngineFull,
 }
 

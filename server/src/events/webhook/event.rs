@@ -29,16 +29,16 @@ pub enum EventName {
     /// A session was closed.
     #[serde(rename = "session.closed")]
     SessionClosed,
-    /// A channel has its first subscriber.
+    /// A channel without subscribers got a subscriber.
     #[serde(rename = "channel.occupied")]
     ChannelOccupied,
-    /// A channel's last subscriber unsubscribed, or its session ended.
+    /// The last subscriber of a channel unsubscribed, or the session of this subscriber ended.
     #[serde(rename = "channel.vacated")]
     ChannelVacated,
     /// A user who was not online has opened or resumed a session. Anonymous clients are not users.
     #[serde(rename = "user.online")]
     UserOnline,
-    /// All sessions of a user have ended or have been without a connection for `session.offline_after`.
+    /// Each session of a user has ended, or has had no connection for `session.offline_after`.
     #[serde(rename = "user.offline")]
     UserOffline,
     /// A reminder is due. This event is sent only to the webhook that the reminder names.
