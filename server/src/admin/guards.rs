@@ -60,8 +60,12 @@ fn check_key<B>(request: &Request<B>, keys: &ApiKeys) -> Result<Operator, ApiErr
         return Ok(Operator::Anyone);
     }
     let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
-    let wrong = || ApiError::unauthorized("send `Authorization: Bearer <key>` with one of auth.api_keys");
-    keys.admit(authorization).ok_or_else(wrong)
+    keys.admit(authorization).ok_or_else(|| {
+        ApiError::unauthorized(match authorization {
+            Some(_) => "the header `Authorization` is not `Bearer <key>` with one of auth.api_keys",
+            None => "send `Authorization: Bearer <key>` with one of auth.api_keys",
+        })
+    })
 }
 
 pub(super) fn check_scope(operator: &Operator, scope: Scope) -> Result<(), ApiError> {

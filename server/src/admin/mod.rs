@@ -20,6 +20,7 @@ use encke_base::trace::RequestTrace;
 use encke_timeouts::WheelTimer;
 use futures_util::future::{Either, select};
 use hyper::body::Incoming;
+use hyper::header::AUTHORIZATION;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response};
@@ -109,7 +110,12 @@ async fn handle(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>
         });
     let (operator, route, parameter) = match found {
         Ok(found) => found,
-        Err(error) => return full_body(error.into()),
+        Err(error) => {
+            if error.is_unauthorized() && head.headers().contains_key(AUTHORIZATION) {
+                context.client.limits.refusals.record(RefusalReason::ApiKey, peer, "auth.api_keys");
+            }
+            return full_body(error.into());
+        }
     };
     let trace = begin_trace(route, &head, context);
     let headers = std::mem::take(head.headers_mut());

@@ -53,6 +53,8 @@ pub enum RefusalReason {
     Address,
     /// The admin listener has too many connections.
     Admin,
+    /// A request to the admin listener has a key that is not one of `auth.api_keys`.
+    ApiKey,
     /// The address opens sessions too fast.
     SessionRate,
     /// The server is shutting down.

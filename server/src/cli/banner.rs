@@ -10,6 +10,9 @@ pub(super) fn banner(server: &Server, descriptors: u64) -> String {
     let scheme = if server.has_tls() { "wss" } else { "ws" };
     let url = match server.needs_token() {
         true => format!("'{scheme}://{public}/ws?token=TOKEN'   (TOKEN: see encke token --help)"),
+        false if server.has_connect_hook() => {
+            format!("{scheme}://{public}/ws -H 'cookie: NAME=VALUE'   (or what backend.connect expects)")
+        }
         false => format!("{scheme}://{public}/ws"),
     };
     let admin_scheme = if server.admin_has_tls() { "https" } else { "http" };

@@ -97,7 +97,8 @@ impl Layers {
     /// Adds settings from environment variables.
     ///
     /// Variables without the separator are ignored, since `ENCKE_HOME`, for example, may belong to another
-    /// program. However, a variable that would name a key if it had the separator is an error.
+    /// program. However, a variable that names a key without its section, or that would name a key if it had the
+    /// separator, is an error.
     pub(super) fn add_environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
         for (name, text) in variables {
             let Some(rest) = name.strip_prefix(ENV_PREFIX) else { continue };
@@ -132,8 +133,22 @@ impl Layers {
         }
     }
 
-    /// Returns the variable that was probably intended by a variable without the separator.
+    /// Returns the variables that were probably intended by a variable without the separator.
     fn intended_variable(&self, rest: &str) -> Option<String> {
+        let name = rest.to_lowercase();
+        let variable = |section: &str, key: &str| {
+            format!("{ENV_PREFIX}{}{ENV_SEPARATOR}{}", section.to_uppercase(), key.to_uppercase())
+        };
+        let sections = || self.table.iter().filter_map(|(section, keys)| Some((section, keys.as_table()?)));
+        let without_section = sections().filter(|(_, keys)| keys.contains_key(&name));
+        let without_section = without_section.map(|(section, _)| variable(section, &name));
+        let without_key = sections().filter(|(section, _)| **section == name);
+        let without_key =
+            without_key.filter_map(|(section, keys)| Some(variable(section, keys.keys().next()?)));
+        let intended: Vec<_> = without_section.chain(without_key).collect();
+        if !intended.is_empty() {
+            return Some(intended.join(" or "));
+        }
         rest.match_indices('_').find_map(|(at, _)| {
             let (section, key) = (&rest[..at], &rest[at + 1..]);
             let keys = self.table.get(&section.to_lowercase())?.as_table()?;

@@ -342,7 +342,7 @@ fn renamed_keys_are_errors_that_name_the_new_key() {
 }
 
 #[test]
-fn variable_with_a_single_underscore_is_an_error() {
+fn variable_without_a_section_or_with_a_single_underscore_is_an_error() {
     let set = |name: &str| {
         let environment = vec![(name.to_owned(), "1s".to_owned())];
         Settings { environment, ..Settings::default() }.resolve().map(drop).map_err(|error| error.to_string())
@@ -350,6 +350,19 @@ fn variable_with_a_single_underscore_is_an_error() {
     let error = set("ENCKE_SESSION_PING_INTERVAL").expect_err("a mistake");
     let meant = "ENCKE_SESSION_PING_INTERVAL is not a setting; did you mean ENCKE_SESSION__PING_INTERVAL (two underscores)?";
     assert_eq!(error, meant);
+    for (name, meant) in [
+        ("ENCKE_API_KEYS", "ENCKE_AUTH__API_KEYS"),
+        ("ENCKE_ADMIN", "ENCKE_LISTEN__ADMIN or ENCKE_TLS__ADMIN"),
+        ("ENCKE_SHUTDOWN", "ENCKE_SHUTDOWN__DRAIN"),
+    ] {
+        let expected = format!("{name} is not a setting; did you mean {meant} (two underscores)?");
+        assert_eq!(set(name), Err(expected));
+    }
+    // Kubernetes sets these for a service with the name `encke`.
+    for name in ["ENCKE_PORT", "ENCKE_SERVICE_HOST", "ENCKE_SERVICE_PORT_CLIENTS", "ENCKE_PORT_8000_TCP_ADDR"]
+    {
+        assert_eq!(set(name), Ok(()), "{name}");
+    }
     assert_eq!(set("ENCKE_HOME"), Ok(()));
     assert_eq!(set("ENCKE_SESSION_SPEED"), Ok(()), "there is no such key that could be meant");
 }

@@ -66,6 +66,10 @@ impl ApiError {
         Self { header: Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))), ..error }
     }
 
+    pub(crate) fn is_unauthorized(&self) -> bool {
+        self.code == ApiErrorCode::Unauthorized
+    }
+
     /// Creates the error for a request whose session has a newer connection.
     pub(crate) fn superseded(message: impl Into<String>) -> Self {
         let error = Self::new(ApiErrorCode::Superseded, message);

@@ -240,6 +240,12 @@ impl Server {
         self.public.client.access.auth.needs_token()
     }
 
+    /// Whether the backend authenticates clients.
+    #[must_use]
+    pub fn has_connect_hook(&self) -> bool {
+        self.public.client.access.has_connect_hook()
+    }
+
     /// Whether the admin API is served over TLS.
     #[must_use]
     pub fn admin_has_tls(&self) -> bool {

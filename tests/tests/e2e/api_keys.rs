@@ -41,6 +41,11 @@ fn only_valid_keys_authorize_requests() {
             assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{path} {authorization}");
         }
     }
+    // Each request with a wrong key counts, but none without a key.
+    let host = server.admin.address();
+    let metrics = server.admin.request_with("GET", "/metrics", &format!("Host: {host}\r\n{}", bearer(NEW)));
+    let refused = "encke_refusals_total{reason=\"api_key\"} 24";
+    assert!(metrics.body.lines().any(|line| line == refused), "{}", metrics.body);
     // Variants of a path do not bypass the authorization.
     for path in ["//api/sessions", "///metrics", "/./api/sessions", "/%61pi/sessions", "/API/sessions"] {
         assert_eq!(ask(&server, "GET", path, "").status, 404, "{path}");
