@@ -7,6 +7,7 @@
 //! A module may import only from those listed before it:
 //!
 //! - [`close`]: why connections and sessions end, and the close code that tells the client.
+//! - [`ownership`]: which of several nodes owns a session.
 //! - [`session`]: the state of a client on the server, with all of its timeouts.
 //! - [`message`]: messages of channels.
 //! - [`dialect`]: how the bytes on a connection are interpreted.
@@ -18,6 +19,7 @@ pub mod close;
 pub mod dialect;
 pub mod frame;
 pub mod message;
+pub mod ownership;
 pub mod session;
 mod timestamp;
 
