@@ -228,9 +228,8 @@ impl Directory {
         now: Millis,
     ) -> Outcome {
         let (owner, version, is_attached) = match operation {
-            Operation::Write { version, is_attached, .. } | Operation::Verify { version, is_attached, .. } => {
-                (Some(node), version, is_attached)
-            }
+            Operation::Write { version, is_attached, .. }
+            | Operation::Verify { version, is_attached, .. } => (Some(node), version, is_attached),
             Operation::Release { version, .. } => (None, version, false),
             Operation::End { .. } => {
                 self.data.records.remove(&session);
@@ -300,12 +299,8 @@ impl Directory {
     }
 
     /// Makes a node the owner of a session that has no owner, or whose owner's lease has ended.
-    /// A failover may have lost leases: a node that does not know of it yet adopts nothing.
-    pub fn adopt(&mut self, node: NodeId, session: SessionId, known: u64, now: Millis) -> Option<Granted> {
+    pub fn adopt(&mut self, node: NodeId, session: SessionId, now: Millis) -> Option<Granted> {
         let generation = self.generation;
-        if known != generation {
-            return None;
-        }
         let record = self.data.records.get(&session)?;
         let may_adopt = match record.owner {
             None => record.written_at + RELEASE_GRACE <= now,

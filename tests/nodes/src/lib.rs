@@ -66,7 +66,10 @@ mod tests {
         let (counts, failed) = campaign(from, 2_000, 2, None);
         assert_eq!(failed, None, "a seed fails: run it with --seed");
         let Counts { resumed_elsewhere, adopted, taken, claimed_back, fenced, .. } = counts;
-        assert!([resumed_elsewhere, adopted, taken, claimed_back, fenced].iter().all(|it| *it > 0), "{counts:?}");
+        assert!(
+            [resumed_elsewhere, adopted, taken, claimed_back, fenced].iter().all(|it| *it > 0),
+            "{counts:?}"
+        );
     }
 
     #[test]

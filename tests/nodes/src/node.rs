@@ -41,10 +41,17 @@ pub(crate) struct Node<E> {
 pub(crate) enum Purpose {
     /// An operation of a session, with the number of the [`NodeSession`].
     Operation(SessionId, u64),
-    Claim { session: SessionId, sent_at: Millis },
-    Adopt { sent_at: Millis },
+    Claim {
+        session: SessionId,
+        sent_at: Millis,
+    },
+    Adopt {
+        sent_at: Millis,
+    },
     FindUnknown,
-    Renew { sent_at: Millis },
+    Renew {
+        sent_at: Millis,
+    },
 }
 
 /// A session in a node's memory.

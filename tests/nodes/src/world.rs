@@ -24,35 +24,88 @@ const END: Millis = CLIENTS_LEAVE + 2 * LEASE + WINDOW + ADOPTION_DELAY;
 
 #[derive(Debug)]
 enum Event {
-    /// A request reaches the directory. `is_answered` is false if the reply will be lost.
-    Execute { node: usize, process: NodeId, number: u64, request: Request, is_answered: bool },
+    /// A request of a node that knows the generation `known` reaches the directory. `is_answered` is false if the reply will be lost.
+    Execute {
+        node: usize,
+        process: NodeId,
+        known: u64,
+        number: u64,
+        request: Request,
+        is_answered: bool,
+    },
     /// An event on a node, which waits while the node is frozen.
-    OnNode { node: usize, process: NodeId, event: NodeEvent },
-    OnClient { client: usize, connection: ConnectionId, event: ClientEvent },
-    ClientTurn { client: usize },
+    OnNode {
+        node: usize,
+        process: NodeId,
+        event: NodeEvent,
+    },
+    OnClient {
+        client: usize,
+        connection: ConnectionId,
+        event: ClientEvent,
+    },
+    ClientTurn {
+        client: usize,
+    },
     Publish,
     Replicate,
     Fault,
-    Thaw { node: usize, process: NodeId },
-    Heal { node: usize },
-    Restart { node: usize },
+    Thaw {
+        node: usize,
+        process: NodeId,
+    },
+    Heal {
+        node: usize,
+    },
+    Restart {
+        node: usize,
+    },
 }
 
 #[derive(Debug)]
 enum NodeEvent {
-    Reply { number: u64, reply: Reply },
-    RequestTimeout { number: u64 },
+    Reply {
+        number: u64,
+        reply: Reply,
+    },
+    RequestTimeout {
+        number: u64,
+    },
     Tick,
-    Deadline { session: SessionId },
-    AskTimeout { session: SessionId },
+    Deadline {
+        session: SessionId,
+    },
+    AskTimeout {
+        session: SessionId,
+    },
     /// Another node asks for a session.
-    Asked { session: SessionId, by: NodeId },
+    Asked {
+        session: SessionId,
+        by: NodeId,
+    },
     /// The owner has released a session, or does not have it.
-    Released { session: SessionId },
-    Connect { client: usize, connection: ConnectionId, session: Option<SessionId>, position: Option<u64> },
-    Acknowledge { session: SessionId, connection: ConnectionId, up_to: u64 },
-    Close { session: SessionId, connection: ConnectionId },
-    ConnectionLost { session: Option<SessionId>, connection: ConnectionId },
+    Released {
+        session: SessionId,
+    },
+    Connect {
+        client: usize,
+        connection: ConnectionId,
+        session: Option<SessionId>,
+        position: Option<u64>,
+    },
+    Acknowledge {
+        session: SessionId,
+        connection: ConnectionId,
+        up_to: u64,
+    },
+    Close {
+        session: SessionId,
+        connection: ConnectionId,
+    },
+    ConnectionLost {
+        session: Option<SessionId>,
+        connection: ConnectionId,
+    },
 }
 
 #[derive(Debug)]
@@ -88,7 +141,17 @@ pub struct Counts {
 
 impl Counts {
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { schedules, steps, sessions, resumed_elsewhere, adopted, taken, fenced, claimed_back, faults } = other;
+        let Self {
+            schedules,
+            steps,
+            sessions,
+            resumed_elsewhere,
+            adopted,
+            taken,
+            fenced,
+            claimed_back,
+            faults,
+        } = other;
         self.schedules += schedules;
         self.steps += steps;
         self.sessions += sessions;
@@ -103,9 +166,22 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { schedules, steps, sessions, resumed_elsewhere, adopted, taken, fenced, claimed_back, faults } = self;
+        let Self {
+            schedules,
+            steps,
+            sessions,
+            resumed_elsewhere,
+            adopted,
+            taken,
+            fenced,
+            claimed_back,
+            faults,
+        } = self;
         write!(f, "{schedules} schedules, {steps} steps, {faults} faults; {sessions} sessions, ")?;
-        write!(f, "{resumed_elsewhere} resumed on another node ({taken} taken from an owner that did not answer), ")?;
+        write!(
+            f,
+            "{resumed_elsewhere} resumed on another node ({taken} taken from an owner that did not answer), "
+        )?;
         write!(f, "{adopted} adopted, {claimed_back} claimed back; {fenced} operations fenced")
     }
 }
@@ -197,8 +273,8 @@ impl World {
             self.trace.get_or_insert_default().push(line);
         }
         match event {
-            Event::Execute { node, process, number, request, is_answered } => {
-                self.execute(node, process, number, request, is_answered);
+            Event::Execute { node, process, known, number, request, is_answered } => {
+                self.execute((node, process, known), number, request, is_answered);
             }
             Event::OnNode { node, process, event } => self.on_node(node, process, event),
             Event::OnClient { client, connection, event } => self.on_client(client, connection, event),
@@ -301,7 +377,9 @@ impl World {
                 return fail(format!("{:?} still has {session:?}: {state:?}", node.id));
             }
         }
-        for session in (0..self.sessions.len()).map(|number| SessionId(u32::try_from(number).unwrap_or_default())) {
+        for session in
+            (0..self.sessions.len()).map(|number| SessionId(u32::try_from(number).unwrap_or_default()))
+        {
             let events = self.directory.events().iter().filter(|ended| **ended == session).count();
             if events > 1 || (events == 0 && !self.may_lose_sessions) {
                 return fail(format!("{session:?} has {events} last events"));

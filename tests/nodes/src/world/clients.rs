@@ -129,7 +129,8 @@ impl World {
 
     fn acknowledge(&mut self, client: usize) {
         let state = &self.clients[client];
-        let (Some(session), Some(connection), Some(process)) = (state.session, state.connection, state.node) else {
+        let (Some(session), Some(connection), Some(process)) = (state.session, state.connection, state.node)
+        else {
             return;
         };
         let up_to = state.received;

@@ -6,24 +6,35 @@ use encke_core::ownership::{ClaimOutcome, Operation, Outcome, Ownership, Term};
 
 use super::{Event, NodeEvent, SessionTruth, World};
 use crate::bug::Bug;
-use crate::directory::{Claimed, Granted, NodeId, SessionId, State, TOMBSTONE, WINDOW};
+use crate::directory::{Claimed, Granted, LEASE, NodeId, SessionId, State, TOMBSTONE, WINDOW};
 use crate::node::{NodeSession, Purpose};
 use crate::schedule::Millis;
 
 /// How often a node renews its lease.
 const RENEWAL: Millis = 3_000;
+/// At most [`encke_core::ownership::GRANT_TIMEOUT`].
 const REQUEST_TIMEOUT: Millis = 1_000;
 /// Delay after which a request may still be executed, long after its node has stopped waiting for the reply.
 const LONGEST_DELAY: Millis = 20_000;
 
 #[derive(Clone, Debug)]
 pub(super) enum Request {
-    Operation { session: SessionId, term: Term, operation: Operation, state: State },
-    Claim { session: SessionId, from: Option<(NodeId, Term)> },
+    Operation {
+        session: SessionId,
+        term: Term,
+        operation: Operation,
+        state: State,
+    },
+    Claim {
+        session: SessionId,
+        from: Option<(NodeId, Term)>,
+    },
     /// Asks for a session whose owner is dead or has released it.
-    Adopt { generation: u64 },
+    Adopt,
     /// Asks for a session that the node owns without knowing it.
-    FindUnknown { known: Vec<(SessionId, Term)> },
+    FindUnknown {
+        known: Vec<(SessionId, Term)>,
+    },
     Renew,
 }
 
@@ -33,7 +44,13 @@ pub(super) enum Reply {
     Claim(Claimed),
     Adopted(Option<(SessionId, Granted)>),
     Unknown(Option<(SessionId, Term)>),
-    Renewed { generation: u64 },
+    Renewed {
+        generation: u64,
+    },
+    /// The request had no effect, because its node did not know the current generation.
+    OtherGeneration {
+        generation: u64,
+    },
 }
 
 impl World {
@@ -49,19 +66,29 @@ impl World {
             false => self.latency(),
         };
         let is_answered = !self.schedule.chance(3);
-        self.schedule.after(delay, Event::Execute { node, process, number, request, is_answered });
+        let known = self.nodes[node].generation;
+        self.schedule.after(delay, Event::Execute { node, process, known, number, request, is_answered });
     }
 
     pub(super) fn execute(
         &mut self,
-        node: usize,
-        process: NodeId,
+        (node, process, known): (usize, NodeId, u64),
         number: u64,
         request: Request,
         is_answered: bool,
     ) {
         let now = self.schedule.now;
+        let generation = self.directory.generation();
         let reply = match request {
+            // A request that was sent before a failover has no effect after it.
+            Request::Operation { .. }
+            | Request::Claim { .. }
+            | Request::Adopt
+            | Request::FindUnknown { .. }
+                if known != generation =>
+            {
+                Reply::OtherGeneration { generation }
+            }
             Request::Operation { session, term, operation, state } => {
                 let ended = self.directory.events().len();
                 let outcome = self.directory.operate((process, session, term), operation, state, now);
@@ -77,16 +104,14 @@ impl World {
                 }
                 Reply::Claim(claimed)
             }
-            Request::Adopt { generation } => {
+            Request::Adopt => {
                 let sessions: Vec<_> = self.directory.records().map(|(session, _)| session).collect();
                 let adopted = sessions
                     .into_iter()
-                    .find_map(|session| Some((session, self.directory.adopt(process, session, generation, now)?)));
+                    .find_map(|session| Some((session, self.directory.adopt(process, session, now)?)));
                 Reply::Adopted(adopted)
             }
-            Request::FindUnknown { known } => {
-                Reply::Unknown(self.directory.unknown_to(process, &known))
-            }
+            Request::FindUnknown { known } => Reply::Unknown(self.directory.unknown_to(process, &known)),
             Request::Renew => {
                 self.directory.forget_ends(now);
                 Reply::Renewed { generation: self.directory.renew(process, now) }
@@ -101,10 +126,14 @@ impl World {
     /// Handles a reply. `None` if there was none in time.
     pub(super) fn on_reply(&mut self, node: usize, number: u64, reply: Option<Reply>) {
         let Some(purpose) = self.nodes[node].requests.remove(&number) else { return };
+        if let Some(Reply::OtherGeneration { generation }) = reply {
+            self.learn_generation(node, generation);
+        }
         match (purpose, reply) {
             (Purpose::Operation(session, object), reply) => {
                 let outcome = match reply {
                     Some(Reply::Operation(outcome)) => outcome,
+                    Some(Reply::OtherGeneration { .. }) => Outcome::Unverified,
                     _ => Outcome::Unknown,
                 };
                 self.on_outcome(node, session, object, outcome);
@@ -140,12 +169,6 @@ impl World {
         let term = state.ownership.term();
         state.ownership.finish(outcome);
         match outcome {
-            Outcome::Unverified => {
-                let client = &self.clients[self.sessions[session.0 as usize].client];
-                let position = state.hello.filter(|_| client.knows_positions);
-                state.outdate(position.map(|hello| hello.from), self.newest);
-                self.extend_window(node, session);
-            }
             Outcome::Fenced(_) => self.counts.fenced += 1,
             Outcome::Accepted(new) if new != term => self.counts.claimed_back += 1,
             _ => {}
@@ -168,7 +191,11 @@ impl World {
             Claimed::Granted(granted) => {
                 let Some(pending) = self.nodes[node].claims.remove(&session) else { return };
                 // An adoption may have been faster.
-                if self.nodes[node].sessions.get(&session).is_some_and(|it| it.ownership.term() == granted.term) {
+                if self.nodes[node]
+                    .sessions
+                    .get(&session)
+                    .is_some_and(|it| it.ownership.term() == granted.term)
+                {
                     if let Some((connection, position)) = pending.connection {
                         self.attach(node, session, connection, position);
                     }
@@ -183,7 +210,11 @@ impl World {
                         if !granted.is_attached {
                             state.ownership.attach();
                         }
-                        state.attach(connection, self.clients[client].knows_positions.then_some(position), self.newest);
+                        state.attach(
+                            connection,
+                            self.clients[client].knows_positions.then_some(position),
+                            self.newest,
+                        );
                     }
                     None => state.detach(self.schedule.now),
                 }
@@ -192,21 +223,22 @@ impl World {
         }
     }
 
-    /// Starts the reconnect window of a session again: the directory may have lost that another node had claimed it.
+    /// Starts the reconnect window of a session again, after a lease: the directory may have lost that another node had
+    /// claimed it, and this node may serve the client until its lease ends.
     fn extend_window(&mut self, node: usize, session: SessionId) {
-        let deadline = self.schedule.now + WINDOW;
+        let window = LEASE + WINDOW;
+        let deadline = self.schedule.now + window;
         let Some(state) = self.nodes[node].sessions.get_mut(&session) else { return };
         if state.deadline.is_some() {
             state.deadline = Some(deadline);
             state.ownership.withdraw_end();
-            self.later(WINDOW, node, NodeEvent::Deadline { session });
+            self.later(window, node, NodeEvent::Deadline { session });
         }
     }
 
     fn look_for_sessions(&mut self, node: usize) {
-        let generation = self.nodes[node].generation;
         let sent_at = self.uptime(node);
-        self.send(node, Purpose::Adopt { sent_at }, Request::Adopt { generation });
+        self.send(node, Purpose::Adopt { sent_at }, Request::Adopt);
     }
 
     fn adopt(&mut self, node: usize, session: SessionId, granted: Granted, sent_at: Millis) {
@@ -238,31 +270,35 @@ impl World {
         let uptime = Duration::from_millis(node_state.uptime(now, bug));
         let sent_at = Duration::from_millis(sent_at);
         let ended_for = node_state.lease.renewed(sent_at, uptime);
-        let has_failed_over = std::mem::replace(&mut node_state.generation, generation) != generation;
-        if has_failed_over {
-            node_state.lease.postpone_adoption(uptime);
-        }
         let is_too_late = ended_for.is_some_and(|it| it.as_millis() > u128::from(TOMBSTONE - WINDOW));
         if is_too_late {
             let lost: Vec<_> = node_state.sessions.keys().copied().collect();
             lost.into_iter().for_each(|session| self.drop_session(node, session));
             return;
         }
-        let (clients, truths, newest) = (&self.clients, &self.sessions, self.newest);
-        for (id, session) in &mut node_state.sessions {
-            if (ended_for.is_some() && bug != Some(Bug::NoVerification)) || has_failed_over {
-                session.ownership.suspect();
-            }
-            if has_failed_over {
-                let position = session.hello.filter(|_| clients[truths[id.0 as usize].client].knows_positions);
-                session.outdate(position.map(|hello| hello.from), newest);
-            }
+        if ended_for.is_some() && bug != Some(Bug::NoVerification) {
+            node_state.sessions.values_mut().for_each(|session| session.ownership.suspect());
         }
-        if has_failed_over {
-            let sessions: Vec<_> = self.nodes[node].sessions.keys().copied().collect();
-            sessions.into_iter().for_each(|session| self.extend_window(node, session));
-        }
+        self.learn_generation(node, generation);
         self.advance_all(node);
+    }
+
+    /// After a failover, the directory may have lost leases, claims of this node's sessions, and journals.
+    fn learn_generation(&mut self, node: usize, generation: u64) {
+        if std::mem::replace(&mut self.nodes[node].generation, generation) == generation {
+            return;
+        }
+        let uptime = Duration::from_millis(self.uptime(node));
+        self.nodes[node].lease.postpone_adoption(uptime);
+        let sessions: Vec<_> = self.nodes[node].sessions.keys().copied().collect();
+        for session in sessions {
+            let client = &self.clients[self.sessions[session.0 as usize].client];
+            let Some(state) = self.nodes[node].sessions.get_mut(&session) else { continue };
+            state.ownership.suspect();
+            let position = state.hello.filter(|_| client.knows_positions);
+            state.outdate(position.map(|hello| hello.from), self.newest);
+            self.extend_window(node, session);
+        }
     }
 
     /// Renews the node's lease, and looks for sessions to adopt.
@@ -297,15 +333,18 @@ impl World {
     fn check_session_end(&mut self, process: NodeId, session: SessionId) {
         let (now, bug) = (self.schedule.now, self.bug);
         for node in &self.nodes {
-            let Some(state) = node.sessions.get(&session).filter(|_| node.id != process && !node.is_frozen) else {
+            let Some(state) = node.sessions.get(&session).filter(|_| node.id != process && !node.is_frozen)
+            else {
                 continue;
             };
-            let is_served = state.ownership.may_serve() && node.lease.is_valid(Duration::from_millis(node.uptime(now, bug)));
+            let is_served = state.ownership.may_serve()
+                && node.lease.is_valid(Duration::from_millis(node.uptime(now, bug)));
             let client = &self.clients[self.sessions[session.0 as usize].client];
             let is_connected = state.connection.is_some_and(|connection| client.is_greeted_on(connection));
             if is_served && is_connected && !self.taken.contains(&session) {
                 let other = node.id;
-                return self.fail(format!("{process:?} has ended {session:?}, whose client {other:?} serves"));
+                return self
+                    .fail(format!("{process:?} has ended {session:?}, whose client {other:?} serves"));
             }
         }
         let SessionTruth { served_at, is_closed, .. } = *self.truth(session);

@@ -119,7 +119,8 @@ impl World {
                 state.journal.sent = newest;
                 state.unsent_batch = Some(state.ownership.change());
             }
-            let is_due = |version| state.ownership.is_written(version) || bug == Some(Bug::JournalAfterSending);
+            let is_due =
+                |version| state.ownership.is_written(version) || bug == Some(Bug::JournalAfterSending);
             if state.unsent_batch.is_some_and(is_due) {
                 state.unsent_batch = None;
                 events.push(ClientEvent::Batch { after: state.journal.acknowledged, to: state.journal.sent });
@@ -170,7 +171,13 @@ impl World {
 
     /// Attaches a connection to a session of this node. If the session is ending or released, the client has to try
     /// again.
-    pub(super) fn attach(&mut self, node: usize, session: SessionId, connection: ConnectionId, position: u64) {
+    pub(super) fn attach(
+        &mut self,
+        node: usize,
+        session: SessionId,
+        connection: ConnectionId,
+        position: u64,
+    ) {
         let client = self.truth(session).client;
         let position = self.clients[client].knows_positions.then_some(position);
         let newest = self.newest;
@@ -240,6 +247,10 @@ impl World {
     }
 
     pub(super) fn on_asked(&mut self, node: usize, session: SessionId, by: NodeId) {
+        // This node may own the session already, and serves it if it learns so in time.
+        if self.nodes[node].claims.contains_key(&session) {
+            return;
+        }
         let Some(state) = self.nodes[node].sessions.get_mut(&session) else {
             return self.answer_ask(by, session);
         };
@@ -284,7 +295,8 @@ impl World {
         for pending in self.nodes[node].claims.values_mut() {
             pending.connection = pending.connection.filter(|(waiting, _)| *waiting != connection);
         }
-        let lost = |(id, state): (&SessionId, &NodeSession)| (state.connection == Some(connection)).then_some(*id);
+        let lost =
+            |(id, state): (&SessionId, &NodeSession)| (state.connection == Some(connection)).then_some(*id);
         let found = session.or_else(|| self.nodes[node].sessions.iter().find_map(lost));
         let Some(session) = found else { return };
         let Some(state) = self.nodes[node].sessions.get_mut(&session) else { return };
