@@ -43,6 +43,7 @@ mod tls;
 // Events of users over several servers.
 mod users;
 // The script for users compared with a model.
+mod session_script;
 mod users_script;
 
 /// How long failure detection or recovery may take. A server notices within two probes that Redis does not

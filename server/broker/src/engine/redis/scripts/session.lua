@@ -1,0 +1,170 @@
+-- Operations on the record of a session, which several servers may own one after the other. `encke_core::ownership` describes the protocol.
+--
+-- The record is a hash with these fields:
+--   owner        the server that owns the session (empty: none, since the last owner has released it)
+--   term         the term as `<generation> <number>`
+--   written      generation in which an owner last wrote the record. In a later one, Redis may have lost newer writes.
+--   version      version of the state within the term
+--   attached     1 if the session has a client, otherwise 0
+--   adopted      former owner and term from which the session was adopted, as `<server> <term>`, until a client reaches the
+--                adopter or the former owner, having claimed the session back, writes again
+--   until        end of the reconnect window in milliseconds, if the session has no client
+--   at           time at which an owner last wrote the record
+--   secret       digest of the session's secret
+--   state        the state
+-- When a session has ended, its record has only the field `ended`, the close code, for a while.
+--
+-- KEYS:
+--   1  the record
+--   2  set of the owner's sessions, without the owner
+--   3  stream of ended sessions
+--   4  sorted set of the servers, with the expiry of each lease
+-- ARGV:
+--   1  write, verify, release, end, claim or adopt
+--   2  the server
+--   3  the generation
+--   4  the session
+--   write, verify, release, end (which has no effect if the record has a later version):
+--     5  the term's generation, and 6 its number
+--     7  version of the state
+--     8  1 if the session has a client, otherwise 0 (write, verify)
+--     9  1 if the record may be created, otherwise 0
+--     10 remaining time of the reconnect window in milliseconds
+--     11 digest of the secret
+--     12 the state (end: the close code)
+--     13 how long the end is remembered, in milliseconds (end)
+--   claim:
+--     5  digest of the secret
+--     6  owner from which the session is taken even if it has a client (empty: none), 7 and 8 its term
+--   adopt:
+--     5  length of the reconnect window in milliseconds
+--     6  how long a released session is left to the server that its client reaches, in milliseconds
+-- Returns `accepted` and the term's generation and number; `fenced` and the close code, if the session has ended; `unverified`; `owned` with
+-- the owner and its term; `unknown`; or `granted` with the term, the version, 1 if the session has a client, 1 if the record is complete,
+-- the remaining time, 1 if the session was taken from a server on which it had a client, and the state.
+
+local operation, server, generation, session = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local record = redis.call('HMGET', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'secret', 'state', 'ended', 'at')
+local owner, term, ended = record[1], record[2], record[10]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function numbers(text)
+  local first, second = string.match(text, '^(%d+) (%d+)$')
+  return tonumber(first), tonumber(second)
+end
+
+local function has_lease(name)
+  local expires = name ~= '' and redis.call('ZSCORE', KEYS[4], name)
+  return expires and tonumber(expires) > now
+end
+
+local function set_owner(new)
+  if owner and owner ~= new then
+    redis.call('SREM', KEYS[2] .. owner, session)
+  end
+  redis.call('SADD', KEYS[2] .. new, session)
+end
+
+if operation == 'claim' or operation == 'adopt' then
+  if ended then
+    return { 'fenced', ended }
+  end
+  if not owner then
+    return { 'unknown' }
+  end
+  local is_attached, is_alive = record[5] == '1', has_lease(owner)
+  local term_generation, number = numbers(term)
+  local is_complete = record[3] == generation
+  local deadline, taken = record[7], 0
+  if operation == 'claim' then
+    if record[8] ~= ARGV[5] then
+      return { 'unknown' }
+    end
+    if is_attached and owner ~= server and owner ~= '' then
+      if is_alive and (ARGV[6] ~= owner or ARGV[7] .. ' ' .. ARGV[8] ~= term) then
+        return { 'owned', owner, term_generation, number }
+      end
+      taken = 1
+    end
+  else
+    local is_adoptable = owner ~= server and not is_alive
+    if owner == '' then
+      is_adoptable = record[11] + ARGV[6] <= now
+    end
+    if not is_adoptable then
+      return { 'unknown' }
+    end
+    if is_attached or not is_complete then
+      deadline = string.format('%d', now + ARGV[5])
+    end
+  end
+  local remaining = math.max(deadline - now, 0)
+  if operation == 'claim' and owner == server then
+    -- A repeated claim.
+    return { 'granted', term_generation, number, tonumber(record[4]), tonumber(record[5]), is_complete and 1 or 0, remaining, 0, record[9] }
+  end
+  local claimed = operation == 'claim'
+  redis.call('HSET', KEYS[1], 'owner', server, 'term', generation .. ' ' .. string.format('%d', number + 1), 'version', 0, 'attached', claimed and 1 or 0, 'adopted', claimed and '' or owner .. ' ' .. term,
+    'until', deadline)
+  set_owner(server)
+  return { 'granted', tonumber(generation), number + 1, 0, claimed and 1 or 0, is_complete and 1 or 0, remaining, taken, record[9] }
+end
+
+if ended then
+  return { 'fenced', ended }
+end
+local given, is_verify = ARGV[5] .. ' ' .. ARGV[6], operation == 'verify'
+if not owner then
+  if not is_verify and (ARGV[9] ~= '1' or tonumber(ARGV[5]) < tonumber(generation)) then
+    return { 'unverified' }
+  end
+elseif owner == server and term == given then
+  local is_withdrawn = operation == 'end' and tonumber(ARGV[7]) < tonumber(record[4])
+  if not is_verify and (tonumber(record[3]) < tonumber(generation) or is_withdrawn) then
+    return { 'unverified' }
+  end
+else
+  local term_generation, number = numbers(term)
+  local given_generation, given_number = numbers(given)
+  local is_older = term_generation < given_generation or (term_generation == given_generation and number < given_number)
+  if not is_verify then
+    return { 'fenced' }
+  elseif is_older and (ARGV[8] == '1' or record[5] ~= '1' or record[3] ~= generation) then
+    -- Redis has lost this server's claim, and everything after it. The former owner keeps the session if only it has the client, and has
+    -- verified this since.
+    record[4] = nil
+  elseif owner == server and record[6] == server .. ' ' .. given then
+    -- This server has claimed the session back already, and has not received the reply.
+    given = term
+  elseif record[6] == server .. ' ' .. given and ARGV[8] == '1' then
+    given, record[4] = generation .. ' ' .. string.format('%d', number + 1), nil
+  else
+    return { 'fenced' }
+  end
+end
+
+local given_generation, given_number = numbers(given)
+local accepted = { 'accepted', given_generation, given_number }
+if operation == 'end' then
+  redis.call('HSET', KEYS[1], 'ended', ARGV[12])
+  redis.call('HDEL', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'secret', 'state', 'at')
+  redis.call('PEXPIRE', KEYS[1], ARGV[13])
+  redis.call('XADD', KEYS[3], '*', 'session', session, 'code', ARGV[12])
+  if owner then
+    redis.call('SREM', KEYS[2] .. owner, session)
+  end
+  return accepted
+end
+if owner == server and term == given and record[4] and tonumber(record[4]) > tonumber(ARGV[7]) then
+  return accepted
+end
+local is_release, adopted = operation == 'release', record[6] or ''
+local is_own = string.sub(adopted, 1, #server + 1) == server .. ' '
+if is_release or (ARGV[8] == '1' and not (is_verify and is_own)) or (ARGV[8] ~= '1' and is_own) then
+  adopted = ''
+end
+redis.call('HSET', KEYS[1], 'owner', is_release and '' or server, 'term', given, 'written', generation, 'version', ARGV[7],
+  'attached', is_release and 0 or ARGV[8], 'adopted', adopted, 'until', string.format('%d', now + ARGV[10]), 'secret', ARGV[11], 'state', ARGV[12], 'at', now)
+set_owner(is_release and '' or server)
+return accepted
