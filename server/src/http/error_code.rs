@@ -21,7 +21,7 @@ pub enum ApiErrorCode {
     Forbidden,
     /// The resource does not exist, or no longer exists.
     NotFound,
-    /// The path does not support this method. The header `Allow` lists the supported methods.
+    /// The path does not support this method. The `Allow` header lists the supported methods.
     MethodNotAllowed,
     /// The body did not arrive within `limits.handshake_timeout`.
     Timeout,

@@ -2,8 +2,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use serde::Serialize;
 
-/// Measures the time of one in this many deliveries. A power of two, so that the check is cheap: it takes place
-/// for each batch that a connection sends.
+/// One in this many deliveries is timed. The check runs for each batch that a connection sends; a power of two
+/// makes it cheap.
 const SAMPLE_EVERY: u64 = 128;
 
 /// Metrics of channels, their logs, and messages.
@@ -31,7 +31,7 @@ impl ChannelMetrics {
         self.published.inc();
     }
 
-    /// Counts a join or leave of which subscribers could not be notified.
+    /// Counts a join or leave that could not be announced to subscribers.
     pub fn join_leave_lost(&self) {
         self.join_leave_lost.inc();
     }

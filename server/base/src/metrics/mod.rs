@@ -68,7 +68,7 @@ pub struct Metrics {
     pub issuer: IssuerMetrics,
     limits: LimitMetrics,
     process: ProcessMetrics,
-    /// Spans that are missing from traces. Zero in a build that cannot trace.
+    /// Spans that are missing from traces. Zero in a build without tracing.
     pub(crate) trace_dropped: Family<DroppedSpans, Counter>,
     log_lines_dropped: Counter,
 }
@@ -141,7 +141,7 @@ impl Metrics {
             log_lines_dropped,
         } = self;
         let mut add = Registrar(registry);
-        let help = "Time from the publish of a message until the kernel accepted the last byte of the message for a subscriber; measured for one in 128 deliveries, but not while a client catches up after connecting or subscribing";
+        let help = "Time from the publish of a message until the kernel accepted its last byte for a subscriber; measured for one in 128 deliveries, but not while a client catches up after connecting or subscribing";
         add.register("delivery_seconds", help, &connections.delivery_seconds);
         add.register("connections", "Open connections", &connections.open);
         let help = "Parked connections, which have no task; encke_connections includes them";
@@ -151,7 +151,7 @@ impl Metrics {
         add.register("session_events", "Session lifecycle events", &sessions.events);
         add.register("resumes", "Attempts to resume a session, by outcome", &sessions.resumes);
         add.register("timer_expiries", "Expired deadlines that were processed", &timers.expiries);
-        let help = "How long after a deadline (for a ping, plus timers.ping_slack) its expiry was processed";
+        let help = "Time from a deadline until its expiry was processed; for pings, the deadline includes timers.ping_slack";
         add.register("timer_lateness_seconds", help, &timers.lateness);
         add.register("timer_entries", "Timers in the wheel", &timers.entries);
         let help = "How often the wheel thread woke up more than timers.stall_threshold later than planned";
@@ -202,7 +202,7 @@ impl Metrics {
         );
         let help = "Time from publishing a probe to the remote engine until it was received";
         add.register("engine_feed_lag_seconds", help, &engine.feed_lag_seconds);
-        let help = "How often the server subscribed to a channel at the remote engine, or read the missing messages of a channel";
+        let help = "How often the server subscribed to a channel in the remote engine, or read the missing messages of a channel";
         add.register("engine_channel_opens", help, &engine.channel_opens);
         let help = "Servers that share channels through the remote engine, including this one";
         add.register("engine_servers", help, &engine.servers);

@@ -22,7 +22,7 @@ pub(super) fn close_codes() -> String {
     });
     let intro = "A close code states why the server closes a connection, and how the client should react. The `reason` in a `goaway` is the code's name in this table. After the codes 1011, 1013 and 4000 to 4099, clients should reconnect; \
         after codes of 4100 and above, clients should not reconnect on their own.";
-    format!("{intro}\n\n{}", table(["code", "name", "reason", "the client", "the session"], rows))
+    format!("{intro}\n\n{}", table(["code", "name", "reason", "client's reaction", "session"], rows))
 }
 
 pub(super) fn command_errors() -> String {
@@ -63,7 +63,7 @@ pub(super) fn lifecycle() -> String {
         };
         [code(transition.name()), code(transition.reason()), meaning]
     });
-    let intro = "The metric `encke_session_events_total`, the log, webhooks (`session.opened` and so on) and the Rust trait `Hooks` report these session events.";
+    let intro = "The `encke_session_events_total` metric, the log, webhooks (`session.opened` and so on) and the `Hooks` trait in Rust report these session events.";
     format!("{intro}\n\n{}", table(["event", "reason", "meaning"], rows))
 }
 
@@ -74,7 +74,7 @@ pub(super) fn webhook_events() -> String {
     let rows = EventName::VARIANTS.iter().map(|event| [name(event), doc_comment(event)]);
     format!(
         "A [webhook](../guides/webhooks.md) can receive these events.\n\n{}",
-        table(["event", "when"], rows)
+        table(["event", "meaning"], rows)
     )
 }
 
@@ -86,7 +86,7 @@ pub(super) fn refusals() -> String {
 
 pub(super) fn deadlines() -> String {
     let rows = Deadline::ALL.map(|deadline| [code(deadline.as_str()), doc_comment(&deadline)]);
-    let intro = "`/api/sessions/{id}` and the metric `encke_timer_expiries_total` use these names for the deadlines of a session. The metric also has the label values `sleep` (timeouts that belong to no session), `log` (the age of a channel's \
+    let intro = "`/api/sessions/{id}` and the `encke_timer_expiries_total` metric use these names for the deadlines of a session. The metric also has the label values `sleep` (timeouts that belong to no session), `log` (the age of a channel's \
         messages) and `reminder`.";
     format!("{intro}\n\n{}", table(["deadline", "meaning"], rows))
 }
