@@ -352,10 +352,12 @@ export function connect(url, options = {}) {
 
   function flush() {
     if (!link?.isOpen) return;
+    const waiting = new Set(); // The commands of a channel keep their order.
     for (const command of commands.values()) {
-      if (link.isPaused || link.sent >= MAX_SENT) return;
+      if (link.pausedOn || link.sent >= MAX_SENT) return;
       const { id, kind, channel, last } = command;
-      if (command.link === link || (kind === "subscribe" && dropped.has(channel))) continue;
+      if (command.pausedOn === link) waiting.add(channel);
+      if (command.link === link || waiting.has(channel) || (kind === "subscribe" && dropped.has(channel))) continue;
       const since = positions.get(channel);
       if (kind === "subscribe") command.text = JSON.stringify({ id, subscribe: since ? { channel, since } : { channel, last } });
       command.sentAt ??= Date.now();
@@ -374,13 +376,14 @@ export function connect(url, options = {}) {
     if (error && /rate_limited|draining|subscribe,(unavail|overload|timeout|backend)|publish,outcome/.test([kind, error.code])) {
       command.link = undefined;
       if (kind === "subscribe") warnOfRetry(channel, error);
-      if (mine.isPaused) return;
-      mine.isPaused = true;
+      const paused = /rate|drain/.test(error.code) ? mine : command;
+      if (paused.pausedOn) return;
+      paused.pausedOn = mine;
       setTimeout(() => {
-        mine.isPaused = false;
+        paused.pausedOn = undefined;
         flush();
       }, 1000 + 500 * Math.random());
-      return;
+      return flush();
     }
     commands.delete(id);
     if (command.isInternal && kind === "unsubscribe") dropped.delete(channel);

@@ -31,6 +31,7 @@ class Socket {
 }
 
 const turn = () => new Promise((resolve) => setTimeout(resolve));
+const refuse = (id, code, message = "") => ({ reply: { id, error: { code, message } } });
 const hello = (session, seq, recovered) => ({
   hello: { session, resume: session, recovered, seq, ping_interval_ms: 60_000, pong_timeout_ms: 60_000, reconnect_window_ms: 60_000 },
 });
@@ -122,14 +123,13 @@ const rules = {
     for (const each of publishes) await assert.rejects(each, { code: "closed" });
   },
 
-  async "temporarily refused commands are retried in order"() {
+  async "commands above the rate limit are retried in order"() {
     const { client } = await begin({ channels: ["news"] });
     const [first] = Socket.all;
     const refused = client.publish("chat", 1);
     first.receives(hello("a", 0, false));
     const [subscribe, publish] = first.sent;
-    const refuse = (id, code) => ({ reply: { id, error: { code, message: "" } } });
-    first.receives(refuse(subscribe.id, "unavailable"), refuse(publish.id, "rate_limited"));
+    first.receives(refuse(subscribe.id, "rate_limited"), refuse(publish.id, "rate_limited"));
     client.publish("chat", 2);
     assert.equal(first.sent.length, 2, "nothing more is sent for a second");
     for (const since = Date.now(); first.sent.length < 5; await turn()) assert(Date.now() - since < 10_000);
@@ -139,9 +139,22 @@ const rules = {
     await client.close();
   },
 
+  async "a subscription that is retried delays only the commands of its channel"() {
+    const { client } = await begin({ channels: ["news"] });
+    const [first] = Socket.all;
+    first.receives(hello("a", 0, false));
+    const [subscribe] = first.sent;
+    first.receives(refuse(subscribe.id, "unavailable"));
+    client.publish("news", 1);
+    client.publish("chat", 2);
+    assert.deepEqual(first.sent.slice(1).map(({ publish }) => publish.channel), ["chat"]);
+    for (const since = Date.now(); first.sent.length < 4; await turn()) assert(Date.now() - since < 10_000);
+    assert.deepEqual([first.sent[2], first.sent[3].publish.data], [subscribe, 1]);
+    await client.close();
+  },
+
   async "a retried subscription is reported once per channel and code"() {
-    const refuse = (socket, code) =>
-      socket.receives(...socket.sent.map(({ id }) => ({ reply: { id, error: { code, message: `because of ${code}` } } })));
+    const refuseAll = (socket, code) => socket.receives(...socket.sent.map(({ id }) => refuse(id, code, `because of ${code}`)));
     const warnings = await warningsOf(async () => {
       const { client } = await begin({ channels: ["news"] });
       client.subscribe("chat");
@@ -149,7 +162,7 @@ const rules = {
         const socket = await next(index + 1);
         socket.receives(hello("a", 0, index > 0));
         assert.equal(socket.sent.length, 2);
-        refuse(socket, code);
+        refuseAll(socket, code);
         socket.closes(1006);
       }
       await client.close();
