@@ -57,6 +57,16 @@ impl Validator<'_> {
                 && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"=;,\"".contains(&byte));
             self.require(is_name, &format!("backend.cookies[{index}]"), "is not the name of a cookie");
         }
+        let has_connect = targets.iter().any(|(hook, _)| *hook == HookKind::Connect);
+        for (key, is_empty) in
+            [("backend.headers", raw.headers.is_empty()), ("backend.cookies", raw.cookies.is_empty())]
+        {
+            self.require(
+                has_connect || is_empty,
+                key,
+                "needs backend.connect, to which alone they are passed on",
+            );
+        }
         for (key, limit) in [
             ("backend.max_in_flight", raw.max_in_flight),
             ("backend.max_in_flight_per_session", raw.max_in_flight_per_session),
