@@ -61,7 +61,7 @@ pub(crate) struct NodeSession {
     pub(crate) number: u64,
     pub(crate) ownership: Ownership,
     pub(crate) connection: Option<ConnectionId>,
-    /// What the hello will contain, until it is sent.
+    /// Content of the hello, until it is sent.
     pub(crate) hello: Option<Hello>,
     /// For a client that knows its positions: last message that was sent.
     pub(crate) cursor: u64,

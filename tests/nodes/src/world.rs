@@ -186,7 +186,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What is true of a session, whatever the nodes believe.
+/// Facts about a session, whatever the nodes believe.
 #[derive(Debug, Default)]
 struct SessionTruth {
     client: usize,

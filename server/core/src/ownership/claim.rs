@@ -17,7 +17,7 @@ const MAX_OWNERS: u32 = 3;
 /// If the owner does not release it in time, its session is taken away.
 ///
 /// A reply that grants the claim counts only if it arrives within [`GRANT_TIMEOUT`] of the request. Otherwise, the
-/// outcome is unknown: the new owner, too, may have been asked in vain, and the session may have been taken from it.
+/// outcome is unknown: another node may have asked this one for the session, received no answer, and taken it.
 #[derive(Debug)]
 pub struct Claim<N> {
     state: ClaimState<N>,
@@ -37,7 +37,7 @@ enum ClaimState<N> {
     },
 }
 
-/// What to do next for a [`Claim`].
+/// Next step of a [`Claim`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimStep<N> {
     /// Send the claim to the directory, and report its [outcome](Claim::finish). With `from`, the directory also
