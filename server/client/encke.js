@@ -263,8 +263,18 @@ export function connect(url, options = {}) {
 
   async function sendClose() {
     if (link?.isOpen && link.end) link.send({ text: CLOSE });
-    else if (session.resume) await request({}, "poll", CLOSE).catch(() => {});
+    else if (session.resume && (auth.token || transports[at] !== "websocket")) await request({}, "poll", CLOSE).catch(() => {});
+    else if (session.resume) await closeByWebSocket();
   }
+
+  // Only WebSockets send cookies.
+  const closeByWebSocket = () =>
+    new Promise((resolve) => {
+      const socket = new WebSocket(urlOf("ws").replace("http", "ws"));
+      socket.onopen = () => socket.send(CLOSE);
+      const limit = setTimeout(resolve, hello_ms);
+      socket.onclose = socket.onerror = () => resolve(clearTimeout(limit));
+    });
 
   function finish(reason) {
     dropLink();

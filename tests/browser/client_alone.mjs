@@ -15,6 +15,8 @@ class Socket {
     this.url = String(url);
     this.query = Object.fromEntries(new URL(url).searchParams);
     Socket.all.push(this);
+    // It only ends the session.
+    if (!this.query.heartbeat) queueMicrotask(() => (this.onopen(), this.closes(1000)));
   }
   send(text) {
     this.sent.push(JSON.parse(text));
@@ -121,6 +123,16 @@ const rules = {
     assert.equal(first.sent.length, 9);
     await client.close();
     for (const each of publishes) await assert.rejects(each, { code: "closed" });
+  },
+
+  async "a client without a connection ends its session by a WebSocket, which sends cookies"() {
+    const { client } = await begin({});
+    const [first] = Socket.all;
+    first.receives(hello("a", 0, false));
+    first.closes(1006);
+    await client.close();
+    const last = Socket.all.at(-1);
+    assert.deepEqual([last.query, last.sent], [{ resume: "a", seq: "0" }, [{ close: {} }]]);
   },
 
   async "commands above the rate limit are retried in order"() {
