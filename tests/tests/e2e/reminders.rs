@@ -114,6 +114,7 @@ fn invalid_fields_are_named() {
     for (body, named) in [
         (r#"{"after":"soon","webhook":"backend","data":1}"#, "after"),
         (r#"{"after":"-1s","webhook":"backend","data":1}"#, "after"),
+        (r#"{"after":10,"webhook":"backend","data":1}"#, "after must be a duration"),
         (r#"{"webhook":"backend","data":1}"#, "after"),
         (r#"{"after":"1s","webhook":"other","data":1}"#, "webhook"),
         (r#"{"after":"1s","webhook":"backend"}"#, "data"),

@@ -22,7 +22,8 @@ use crate::reminders::{
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PutRequest<'a> {
-    after: String,
+    #[serde(borrow)]
+    after: &'a RawValue,
     #[serde(borrow, default, deserialize_with = "not_null")]
     publish: Option<ReminderPublish<'a>>,
     #[serde(default, deserialize_with = "not_null")]
@@ -89,7 +90,7 @@ pub(super) fn show(call: &ApiCall) -> Result<Reply, ApiError> {
 pub(super) fn put(call: &ApiCall) -> Result<Reply, ApiError> {
     let key = key_of(call)?;
     let request: PutRequest<'_> = parse_object(&call.body)?;
-    let due_in = after(&request.after)?;
+    let due_in = after(request.after)?;
     let action = action(&call.context, &request)?;
     call.context.client.reminders.put(key.clone(), due_in, action.clone())?;
     Ok(reply(&key, &PendingReminder { due_in, action }))
@@ -122,9 +123,10 @@ fn key_of(call: &ApiCall) -> Result<ReminderKey, ApiError> {
     Ok(ReminderKey::new(&key)?)
 }
 
-fn after(text: &str) -> Result<Duration, ApiError> {
-    let after = humantime::parse_duration(text);
-    let after = after.map_err(|_| ApiError::bad_request("after must be a duration such as \"30s\""))?;
+fn after(value: &RawValue) -> Result<Duration, ApiError> {
+    let text: Option<String> = serde_json::from_str(value.get()).ok();
+    let after = text.and_then(|text| humantime::parse_duration(&text).ok());
+    let after = after.ok_or_else(|| ApiError::bad_request("after must be a duration such as \"30s\""))?;
     if after > MAX_DELAY {
         return Err(ApiError::bad_request("after must be from 0s to 30days"));
     }

@@ -19,8 +19,7 @@ struct TimelineResponse {
 struct TimelineEvent {
     at_ms: u64,
     event: &'static str,
-    /// Reason for the event, or `null` for the `opened` event.
-    reason: Option<&'static str>,
+    reason: &'static str,
 }
 
 /// `GET /api/sessions/{id}/timeline`
@@ -30,7 +29,7 @@ pub(super) fn show(call: &ApiCall) -> Result<Reply, ApiError> {
     let event = |(at, transition): (UnixTime, Transition)| TimelineEvent {
         at_ms: at.as_millis(),
         event: transition.name(),
-        reason: Some(transition.reason()).filter(|_| transition != Transition::Opened),
+        reason: transition.reason(),
     };
     let events = life.events.into_iter().map(event).collect();
     Ok(json(&TimelineResponse { since_ms: life.since.as_millis(), events }))
