@@ -112,7 +112,11 @@ async fn handle(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>
         Ok(found) => found,
         Err(error) => {
             if error.is_unauthorized() && head.headers().contains_key(AUTHORIZATION) {
-                context.client.limits.refusals.record(RefusalReason::ApiKey, peer, "auth.api_keys");
+                context.client.limits.refusals.record(
+                    RefusalReason::ApiKey,
+                    peer,
+                    format_args!("{} {}", head.method(), head.uri().path()),
+                );
             }
             return full_body(error.into());
         }

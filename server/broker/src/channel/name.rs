@@ -27,7 +27,9 @@ pub enum InvalidChannelName {
     Reserved,
     #[error("a channel's name must not be `.` or `..`: URLs cannot contain it")]
     DotSegment,
-    #[error("`*` is only allowed at the end of a pattern, such as `/desk/*` or `/desk/**`")]
+    #[error(
+        "`*` is only allowed at the end of a pattern, which begins with `/`, such as `/desk/*` or `/desk/**`"
+    )]
     Wildcard,
     #[error("patterns cannot be published to")]
     Pattern,
