@@ -91,12 +91,19 @@ pub enum Claimed {
     NoRecord,
 }
 
+/// A node's lease, as the directory knows it.
+#[derive(Clone, Copy, Debug)]
+struct DirectoryLease {
+    held_since: Millis,
+    until: Millis,
+}
+
 /// Data that a replica copies.
 #[derive(Clone, Debug, Default)]
 struct Data {
     records: BTreeMap<SessionId, Record>,
     ended: BTreeMap<SessionId, Millis>,
-    leases: BTreeMap<NodeId, Millis>,
+    leases: BTreeMap<NodeId, DirectoryLease>,
     events: Vec<SessionId>,
 }
 
@@ -147,10 +154,12 @@ impl Directory {
         }
     }
 
-    /// Renews a lease. Returns the generation.
-    pub fn renew(&mut self, node: NodeId, now: Millis) -> u64 {
-        self.data.leases.insert(node, now + LEASE);
-        self.generation
+    /// Renews a lease. Returns whether the node held it.
+    pub fn renew(&mut self, node: NodeId, now: Millis) -> bool {
+        let held_since = self.lease(node, now).map(|lease| lease.held_since);
+        let lease = DirectoryLease { held_since: held_since.unwrap_or(now), until: now + LEASE };
+        self.data.leases.insert(node, lease);
+        held_since.is_some()
     }
 
     /// Forgets the ends of sessions that are too old.
@@ -158,12 +167,24 @@ impl Directory {
         self.data.ended.retain(|_, at| *at + TOMBSTONE > now);
     }
 
+    /// Loses all leases, as if the directory's clock had been set.
+    pub fn lose_leases(&mut self) {
+        self.data.leases.clear();
+    }
+
     pub fn give_up_lease(&mut self, node: NodeId) {
         self.data.leases.remove(&node);
     }
 
-    fn has_lease(&self, node: NodeId, now: Millis) -> bool {
-        self.data.leases.get(&node).is_some_and(|until| *until > now)
+    fn lease(&self, node: NodeId, now: Millis) -> Option<DirectoryLease> {
+        self.data.leases.get(&node).copied().filter(|lease| lease.until > now)
+    }
+
+    /// Whether `node` may regard `owner` as dead. If it has not held its own lease for long, the directory may have lost
+    /// all leases, and `owner` may not have renewed its own yet.
+    fn is_dead(&self, owner: NodeId, node: NodeId, now: Millis) -> bool {
+        let is_settled = self.lease(node, now).is_some_and(|lease| lease.held_since + LEASE <= now);
+        is_settled && self.lease(owner, now).is_none()
     }
 
     /// Executes an operation of an owner.
@@ -183,10 +204,14 @@ impl Directory {
             let is_first = match operation {
                 Operation::Write { is_first, .. }
                 | Operation::Release { is_first, .. }
-                | Operation::Verify { is_first, .. }
-                | Operation::End { is_first, .. } => is_first,
+                | Operation::End { is_first, .. } => is_first && term.generation == generation,
+                // Without a failover since, the end of the session has been forgotten.
+                Operation::Verify { existed_in, .. } if existed_in == generation => {
+                    return Outcome::Fenced(Loss::Ended);
+                }
+                Operation::Verify { .. } => true,
             };
-            if !is_verify && (!is_first || term.generation < generation) {
+            if !is_first {
                 return Outcome::Unverified;
             }
             return self.write((node, session, term), operation, state, now);
@@ -227,6 +252,7 @@ impl Directory {
         State { remaining, journal }: State,
         now: Millis,
     ) -> Outcome {
+        let generation = self.generation;
         let (owner, version, is_attached) = match operation {
             Operation::Write { version, is_attached, .. }
             | Operation::Verify { version, is_attached, .. } => (Some(node), version, is_attached),
@@ -235,7 +261,7 @@ impl Directory {
                 self.data.records.remove(&session);
                 self.data.ended.insert(session, now);
                 self.data.events.push(session);
-                return Outcome::Accepted(term);
+                return Outcome::Accepted { term, generation };
             }
         };
         let is_later = self.data.records.get(&session).is_some_and(|record| {
@@ -251,7 +277,7 @@ impl Directory {
             let record = Record {
                 owner,
                 term,
-                written_in: self.generation,
+                written_in: generation,
                 version,
                 is_attached,
                 adopted_from,
@@ -261,7 +287,7 @@ impl Directory {
             };
             self.data.records.insert(session, record);
         }
-        Outcome::Accepted(term)
+        Outcome::Accepted { term, generation }
     }
 
     /// Makes a node the owner of a session whose client has connected to it, unless the session has a client on
@@ -279,7 +305,7 @@ impl Directory {
         }
         let generation = self.generation;
         let Some(record) = self.data.records.get(&session) else { return Claimed::NoRecord };
-        let is_dead = record.owner.is_none_or(|owner| !self.has_lease(owner, now));
+        let is_dead = record.owner.is_none_or(|owner| self.is_dead(owner, node, now));
         if let Some(owner) = record.owner
             && (record.is_attached && owner != node && !is_dead)
             && from != Some((owner, record.term))
@@ -304,7 +330,7 @@ impl Directory {
         let record = self.data.records.get(&session)?;
         let may_adopt = match record.owner {
             None => record.written_at + RELEASE_GRACE <= now,
-            Some(owner) => owner != node && !self.has_lease(owner, now),
+            Some(owner) => owner != node && self.is_dead(owner, node, now),
         };
         if !may_adopt {
             return None;

@@ -209,7 +209,7 @@ pub struct World {
     last_number: u64,
     /// Whether a crash or failover may have lost a session before another node could learn of it.
     may_lose_sessions: bool,
-    /// Sessions that were taken from an owner whose lease was valid.
+    /// Sessions that were taken from a node on which they had a client.
     taken: BTreeSet<SessionId>,
     bug: Option<Bug>,
     pub counts: Counts,

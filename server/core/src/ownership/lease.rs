@@ -8,7 +8,8 @@ use std::time::Duration;
 pub struct Lease {
     length: Duration,
     valid_since: Duration,
-    valid_until: Duration,
+    /// `None` if the lease was never held.
+    valid_until: Option<Duration>,
     adopts_from: Duration,
 }
 
@@ -16,18 +17,20 @@ impl Lease {
     /// Creates a lease that is not held yet.
     #[must_use]
     pub const fn new(length: Duration) -> Self {
-        Self { length, valid_since: Duration::ZERO, valid_until: Duration::ZERO, adopts_from: Duration::ZERO }
+        Self { length, valid_since: Duration::ZERO, valid_until: None, adopts_from: Duration::ZERO }
     }
 
     /// Records that the directory has renewed the lease by a request sent at `sent_at`. The time of the request
-    /// counts: the reply may have been delayed. If the lease had ended, returns for how long: the ownership of all
-    /// sessions must then be [verified](super::Ownership::suspect).
+    /// counts: the reply may have been delayed. `was_held` says whether the directory still had the lease: it may have
+    /// lost it, or its clock may have been set. If the lease had ended, returns for how long, as far as this node
+    /// knows: the ownership of all sessions must then be [verified](super::Ownership::suspect).
     ///
     /// If it had ended, the directory may have been unreachable for all nodes, so this node adopts no sessions for
     /// the length of a lease, in which the others can renew theirs.
-    pub fn renewed(&mut self, sent_at: Duration, now: Duration) -> Option<Duration> {
-        let ended_for = now.checked_sub(self.valid_until);
-        self.valid_until = self.valid_until.max(sent_at + self.length);
+    pub fn renewed(&mut self, sent_at: Duration, now: Duration, was_held: bool) -> Option<Duration> {
+        let ended_for = self.valid_until.map_or(Some(Duration::ZERO), |until| now.checked_sub(until));
+        let ended_for = ended_for.or((!was_held).then_some(Duration::ZERO));
+        self.valid_until = self.valid_until.max(Some(sent_at + self.length));
         if ended_for.is_some() {
             self.valid_since = now;
             self.postpone_adoption(now);
@@ -40,10 +43,10 @@ impl Lease {
         self.adopts_from = now + self.length;
     }
 
-    /// Whether no other node can have adopted a session of this one.
+    /// Whether no other node can have adopted a session of this one, unless the directory has lost leases.
     #[must_use]
     pub fn is_valid(&self, now: Duration) -> bool {
-        now < self.valid_until
+        self.valid_until.is_some_and(|until| now < until)
     }
 
     /// Whether the lease has been valid since `earlier`. If not, a session that was granted by a request sent then has
@@ -74,29 +77,38 @@ mod tests {
     fn lease_counts_from_the_request() {
         let mut lease = Lease::new(LENGTH);
         assert!(!lease.is_valid(at(1)));
-        assert_eq!(lease.renewed(at(1), at(2)), Some(at(2)));
+        assert_eq!(lease.renewed(at(1), at(2), false), Some(at(0)), "it was never held");
         assert!(lease.is_valid(at(10)) && !lease.is_valid(at(11)));
-        assert_eq!(lease.renewed(at(4), at(5)), None);
+        assert_eq!(lease.renewed(at(4), at(5), true), None);
         assert!(lease.is_valid(at(13)) && !lease.is_valid(at(14)));
-        assert_eq!(lease.renewed(at(13), at(15)), Some(at(1)), "the reply came after the end");
+        assert_eq!(lease.renewed(at(13), at(15), true), Some(at(1)), "the reply came after the end");
     }
 
     #[test]
     fn nothing_is_adopted_for_one_lease_after_an_outage() {
         let mut lease = Lease::new(LENGTH);
-        lease.renewed(at(1), at(1));
-        (2..12).for_each(|second| _ = lease.renewed(at(second), at(second)));
+        lease.renewed(at(1), at(1), true);
+        (2..12).for_each(|second| _ = lease.renewed(at(second), at(second), true));
         assert!(!lease.may_adopt(at(10)) && lease.may_adopt(at(11)));
-        assert_eq!(lease.renewed(at(30), at(30)), Some(at(9)));
-        (31..41).for_each(|second| _ = lease.renewed(at(second), at(second)));
+        assert_eq!(lease.renewed(at(30), at(30), true), Some(at(9)));
+        (31..41).for_each(|second| _ = lease.renewed(at(second), at(second), true));
         assert!(!lease.may_adopt(at(39)) && lease.may_adopt(at(40)));
+    }
+
+    #[test]
+    fn lease_that_the_directory_has_lost_had_ended() {
+        let mut lease = Lease::new(LENGTH);
+        lease.renewed(at(1), at(1), false);
+        assert_eq!(lease.renewed(at(4), at(4), true), None);
+        assert_eq!(lease.renewed(at(7), at(7), false), Some(at(0)));
+        assert!(lease.is_valid_since(at(8), at(8)) && !lease.is_valid_since(at(6), at(8)));
     }
 
     #[test]
     fn late_reply_does_not_shorten_the_lease() {
         let mut lease = Lease::new(LENGTH);
-        lease.renewed(at(5), at(5));
-        lease.renewed(at(2), at(6));
+        lease.renewed(at(5), at(5), true);
+        lease.renewed(at(2), at(6), true);
         assert!(lease.is_valid(at(14)));
     }
 }

@@ -12,6 +12,8 @@ pub struct Ownership {
     version: u64,
     /// Version in the directory's record; 0 if there may be no record yet.
     written: u64,
+    /// Generation of the directory in which its record was last known to exist.
+    exists_in: u64,
     /// Version with which the client's latest connection was recorded.
     attached_at: u64,
     /// Whether the session has a client.
@@ -52,8 +54,9 @@ pub enum Operation {
         version: u64,
         /// Whether the session has a client.
         is_attached: bool,
-        /// Whether the record may be created even if the directory has lost nothing.
-        is_first: bool,
+        /// Generation of the directory in which the record existed; 0 if there may have been none. If the record is
+        /// missing in the same generation, the session has ended.
+        existed_in: u64,
     },
     /// Gives the session up, with its final state. Any node may then claim or adopt it.
     Release {
@@ -74,8 +77,13 @@ pub enum Operation {
 /// Outcome of an [`Operation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The operation was executed, now or earlier. The record has this term.
-    Accepted(Term),
+    /// The operation was executed, now or earlier.
+    Accepted {
+        /// Term of the record.
+        term: Term,
+        /// Generation of the directory.
+        generation: u64,
+    },
     /// This node is not the owner any more. The operation had no effect.
     Fenced(Loss),
     /// The directory's data set has changed since this term began, and may have lost operations.
@@ -100,10 +108,10 @@ impl Ownership {
         Self { version: 1, ..Self::new(Term::first(generation), true) }
     }
 
-    /// Ownership of a session that the directory has granted, with this record.
+    /// Ownership of a session that the directory has granted in this generation, with this record.
     #[must_use]
-    pub const fn granted(term: Term, version: u64, is_attached: bool) -> Self {
-        Self { version, written: version, ..Self::new(term, is_attached) }
+    pub const fn granted(term: Term, version: u64, is_attached: bool, generation: u64) -> Self {
+        Self { version, written: version, exists_in: generation, ..Self::new(term, is_attached) }
     }
 
     const fn new(term: Term, is_attached: bool) -> Self {
@@ -112,6 +120,7 @@ impl Ownership {
             phase: OwnerPhase::Active,
             version: 0,
             written: 0,
+            exists_in: 0,
             attached_at: 0,
             is_attached,
             must_claim: !is_attached,
@@ -222,7 +231,7 @@ impl Ownership {
         let is_first = self.term.number == 1 && self.written == 0;
         let operation = if self.must_verify {
             self.must_verify = false;
-            Operation::Verify { version, is_attached, is_first }
+            Operation::Verify { version, is_attached, existed_in: self.exists_in }
         } else {
             match self.phase {
                 OwnerPhase::Ending => Operation::End { version, is_first },
@@ -246,14 +255,17 @@ impl Ownership {
                 self.must_verify = true
             }
             (_, Outcome::Unknown) => {}
-            (Operation::End { .. }, Outcome::Accepted(_)) => self.phase = OwnerPhase::Lost(Loss::Ended),
-            (Operation::Release { .. }, Outcome::Accepted(_)) => self.phase = OwnerPhase::Lost(Loss::Moved),
+            (Operation::End { .. }, Outcome::Accepted { .. }) => self.phase = OwnerPhase::Lost(Loss::Ended),
+            (Operation::Release { .. }, Outcome::Accepted { .. }) => {
+                self.phase = OwnerPhase::Lost(Loss::Moved)
+            }
             (
                 Operation::Write { version, is_attached, .. }
                 | Operation::Verify { version, is_attached, .. },
-                Outcome::Accepted(term),
+                Outcome::Accepted { term, generation },
             ) => {
                 self.term = term;
+                self.exists_in = generation;
                 self.written = version;
                 // Not if there has been another connection since.
                 self.must_claim &= !is_attached || version < self.attached_at;
@@ -267,6 +279,7 @@ mod tests {
     use super::*;
 
     const TERM: Term = Term::first(1);
+    const ACCEPTED: Outcome = Outcome::Accepted { term: TERM, generation: 1 };
 
     fn write(version: u64, is_attached: bool, is_first: bool) -> Option<Operation> {
         Some(Operation::Write { version, is_attached, is_first })
@@ -278,20 +291,20 @@ mod tests {
         assert_eq!(session.next_operation(), write(1, true, true));
         assert_eq!((session.change(), session.change()), (2, 3));
         assert_eq!(session.next_operation(), None, "one is in flight");
-        session.finish(Outcome::Accepted(TERM));
+        session.finish(ACCEPTED);
         assert!(session.is_written(1) && !session.is_written(2));
         assert_eq!(session.next_operation(), write(3, true, false));
         session.finish(Outcome::Unknown);
         assert_eq!(session.next_operation(), write(3, true, false));
-        session.finish(Outcome::Accepted(TERM));
+        session.finish(ACCEPTED);
         assert_eq!(session.next_operation(), None);
     }
 
     /// Another node may have claimed the session, even if the reply to the write was lost.
     #[test]
     fn another_connection_is_confirmed_before_it_is_served() {
-        for outcome in [Outcome::Accepted(TERM), Outcome::Unknown] {
-            let mut session = Ownership::granted(TERM, 7, true);
+        for outcome in [ACCEPTED, Outcome::Unknown] {
+            let mut session = Ownership::granted(TERM, 7, true, 1);
             assert!(session.may_serve());
             session.detach();
             assert_eq!(session.next_operation(), write(8, false, false));
@@ -300,10 +313,10 @@ mod tests {
             assert!(!session.may_serve());
             assert_eq!(session.next_operation(), write(9, true, false));
             session.attach();
-            session.finish(Outcome::Accepted(TERM));
+            session.finish(ACCEPTED);
             assert!(!session.may_serve(), "the latest connection is not confirmed yet");
             assert_eq!(session.next_operation(), write(10, true, false));
-            session.finish(Outcome::Accepted(TERM));
+            session.finish(ACCEPTED);
             assert!(session.may_serve());
         }
     }
@@ -325,11 +338,11 @@ mod tests {
 
     #[test]
     fn end_is_sent_until_it_is_known() {
-        let mut session = Ownership::granted(Term { generation: 1, number: 2 }, 0, true);
+        let mut session = Ownership::granted(Term { generation: 1, number: 2 }, 0, true, 1);
         assert!(session.end());
         assert!(!session.may_serve());
         session.release();
-        for outcome in [Outcome::Unknown, Outcome::Accepted(TERM)] {
+        for outcome in [Outcome::Unknown, ACCEPTED] {
             assert_eq!(session.next_operation(), Some(Operation::End { version: 0, is_first: false }));
             session.finish(outcome);
         }
@@ -338,30 +351,31 @@ mod tests {
 
     #[test]
     fn released_session_is_not_ended() {
-        let mut session = Ownership::granted(Term { generation: 1, number: 2 }, 0, true);
+        let mut session = Ownership::granted(Term { generation: 1, number: 2 }, 0, true, 1);
         session.release();
         assert!(!session.end());
         assert_eq!(session.next_operation(), Some(Operation::Release { version: 0, is_first: false }));
-        session.finish(Outcome::Accepted(TERM));
+        session.finish(ACCEPTED);
         assert_eq!(session.loss(), Some(Loss::Moved));
     }
 
     /// The lease may end again while the check is in flight, or its outcome may be unknown.
     #[test]
     fn suspected_session_is_verified_before_anything_else() {
-        let mut session = Ownership::granted(Term { generation: 1, number: 2 }, 0, true);
+        let mut session = Ownership::granted(Term { generation: 1, number: 2 }, 0, true, 1);
         session.end();
         session.suspect();
-        let verify = Some(Operation::Verify { version: 0, is_attached: true, is_first: false });
+        let verify = |existed_in| Some(Operation::Verify { version: 0, is_attached: true, existed_in });
         let term = Term { generation: 2, number: 3 };
-        for outcome in [Outcome::Unknown, Outcome::Unverified, Outcome::Accepted(term)] {
+        let accepted = Outcome::Accepted { term, generation: 2 };
+        for outcome in [Outcome::Unknown, Outcome::Unverified, accepted] {
             assert!(!session.may_serve());
-            assert_eq!(session.next_operation(), verify);
+            assert_eq!(session.next_operation(), verify(1));
             session.suspect();
             session.finish(outcome);
         }
-        assert_eq!((session.next_operation(), session.term()), (verify, term));
-        session.finish(Outcome::Accepted(term));
+        assert_eq!((session.next_operation(), session.term()), (verify(2), term));
+        session.finish(accepted);
         assert_eq!(session.next_operation(), Some(Operation::End { version: 0, is_first: false }));
     }
 }

@@ -46,6 +46,7 @@ pub(super) enum Reply {
     Unknown(Option<(SessionId, Term)>),
     Renewed {
         generation: u64,
+        was_held: bool,
     },
     /// The request had no effect, because its node did not know the current generation.
     OtherGeneration {
@@ -114,7 +115,7 @@ impl World {
             Request::FindUnknown { known } => Reply::Unknown(self.directory.unknown_to(process, &known)),
             Request::Renew => {
                 self.directory.forget_ends(now);
-                Reply::Renewed { generation: self.directory.renew(process, now) }
+                Reply::Renewed { generation, was_held: self.directory.renew(process, now) }
             }
         };
         if is_answered && !self.nodes[node].is_cut && self.nodes[node].id == process {
@@ -138,7 +139,10 @@ impl World {
                 };
                 self.on_outcome(node, session, object, outcome);
             }
-            (Purpose::Claim { session, sent_at }, Some(Reply::Claim(claimed))) => {
+            // A process that was suspended reads the reply before it notices that it is late.
+            (Purpose::Claim { session, sent_at }, Some(Reply::Claim(claimed)))
+                if self.uptime(node) < sent_at + REQUEST_TIMEOUT =>
+            {
                 self.on_claimed(node, session, claimed, sent_at);
             }
             (Purpose::Claim { session, .. }, _) => self.claim_again(node, session, ClaimOutcome::Unknown),
@@ -154,8 +158,8 @@ impl World {
                     self.claim(node, session, None);
                 }
             }
-            (Purpose::Renew { sent_at }, Some(Reply::Renewed { generation })) => {
-                self.on_renewed(node, sent_at, generation);
+            (Purpose::Renew { sent_at }, Some(Reply::Renewed { generation, was_held })) => {
+                self.on_renewed(node, sent_at, (generation, was_held));
             }
             _ => {}
         }
@@ -170,7 +174,7 @@ impl World {
         state.ownership.finish(outcome);
         match outcome {
             Outcome::Fenced(_) => self.counts.fenced += 1,
-            Outcome::Accepted(new) if new != term => self.counts.claimed_back += 1,
+            Outcome::Accepted { term: new, .. } if new != term => self.counts.claimed_back += 1,
             _ => {}
         }
         self.advance(node, session);
@@ -252,7 +256,9 @@ impl World {
     }
 
     fn session_of(&mut self, node: usize, granted: Granted, sent_at: Millis) -> NodeSession {
-        let ownership = Ownership::granted(granted.term, granted.version, granted.is_attached);
+        let Granted { term, version, is_attached, .. } = granted;
+        let generation = self.nodes[node].generation;
+        let ownership = Ownership::granted(term, version, is_attached, generation);
         let mut state = NodeSession::new(self.next_number(), ownership, granted.journal);
         let [sent_at, now] = [sent_at, self.uptime(node)].map(Duration::from_millis);
         if !self.nodes[node].lease.is_valid_since(sent_at, now) && self.bug != Some(Bug::NoVerification) {
@@ -264,12 +270,12 @@ impl World {
         state
     }
 
-    fn on_renewed(&mut self, node: usize, sent_at: Millis, generation: u64) {
+    fn on_renewed(&mut self, node: usize, sent_at: Millis, (generation, was_held): (u64, bool)) {
         let (now, bug) = (self.schedule.now, self.bug);
         let node_state = &mut self.nodes[node];
         let uptime = Duration::from_millis(node_state.uptime(now, bug));
         let sent_at = Duration::from_millis(sent_at);
-        let ended_for = node_state.lease.renewed(sent_at, uptime);
+        let ended_for = node_state.lease.renewed(sent_at, uptime, was_held);
         let is_too_late = ended_for.is_some_and(|it| it.as_millis() > u128::from(TOMBSTONE - WINDOW));
         if is_too_late {
             let lost: Vec<_> = node_state.sessions.keys().copied().collect();

@@ -18,7 +18,7 @@ impl World {
         self.counts.faults += 1;
         // Faults end with the calm.
         let rest = CALM - self.schedule.now;
-        match self.below(6) {
+        match self.below(7) {
             0 | 1 => {
                 let length = [2_000, 15_000, 60_000][usize::try_from(self.below(3)).unwrap_or_default()];
                 let length = self.below(length).min(rest);
@@ -44,6 +44,7 @@ impl World {
                 }
                 self.advance_all(node);
             }
+            5 => self.directory.lose_leases(),
             _ => {
                 self.may_lose_sessions = true;
                 self.directory.fail_over();

@@ -79,7 +79,10 @@ impl World {
             return self.drop_session(node, session);
         }
         self.serve(node, session);
-        let Some(state) = self.nodes[node].sessions.get_mut(&session) else { return };
+        // A node whose lease has ended verifies its sessions before anything else.
+        let uptime = Duration::from_millis(self.uptime(node));
+        let is_valid = self.nodes[node].lease.is_valid(uptime);
+        let Some(state) = self.nodes[node].sessions.get_mut(&session).filter(|_| is_valid) else { return };
         if let Some(operation) = state.ownership.next_operation() {
             let (term, object, content) = (state.ownership.term(), state.number, state.state(now));
             let request = Request::Operation { session, term, operation, state: content };

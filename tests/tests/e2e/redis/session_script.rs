@@ -59,7 +59,8 @@ impl Both {
     ) -> Vec<String> {
         exec(&mut self.connection, &["SET", "now", &self.now.to_string()]);
         let mut call = redis::cmd("EVAL");
-        call.arg(&self.script).arg(4).arg(key(session)).arg("of:").arg("ended").arg("leases");
+        call.arg(&self.script).arg(5).arg(key(session));
+        call.arg("of:").arg("ended").arg("leases").arg("since");
         call.arg(operation).arg(name(node)).arg(self.model.generation()).arg(session.0).arg(arguments);
         let reply: Vec<Value> = call.query(&mut self.connection).expect("the script succeeds");
         reply.into_iter().map(|word| from_redis_value(word).expect("a word")).collect()
@@ -80,12 +81,13 @@ impl Both {
         let term = self.term(session);
         let (version, is_attached, is_first) = (u64::from(self.below(5)), self.is_true(), self.is_true());
         let remaining = u64::from(self.below(30_000));
+        let existed_in = self.model.generation() - u64::from(self.below(2));
         let [acknowledged, sent] = [(); 2].map(|()| u64::from(self.below(9)));
         let journal = Journal { acknowledged, sent, is_outdated: false };
         let (word, operation) = match self.below(8) {
             0 => ("end", Operation::End { version, is_first }),
             1 => ("release", Operation::Release { version, is_first }),
-            2 | 3 => ("verify", Operation::Verify { version, is_attached, is_first }),
+            2 | 3 => ("verify", Operation::Verify { version, is_attached, existed_in }),
             _ => ("write", Operation::Write { version, is_attached, is_first }),
         };
         let content = match operation {
@@ -93,6 +95,7 @@ impl Both {
             _ => format!("{} {}", journal.acknowledged, journal.sent),
         };
         let [attached, first] = [is_attached, is_first].map(|it| u8::from(it).to_string());
+        let first = if word == "verify" { existed_in.to_string() } else { first };
         let arguments = [
             term.generation.to_string(),
             term.number.to_string(),
@@ -111,7 +114,10 @@ impl Both {
             State { remaining, journal },
             self.now,
         ) {
-            Outcome::Accepted(Term { generation, number }) => format!("accepted {generation} {number}"),
+            Outcome::Accepted { term: Term { generation, number }, generation: current } => {
+                format!("accepted {generation} {number} {current}")
+            }
+            Outcome::Fenced(Loss::Ended) if !self.model.has_ended(session) => "fenced ".to_owned(),
             Outcome::Fenced(Loss::Ended) => format!("fenced {END_CODE}"),
             Outcome::Fenced(Loss::Moved) => "fenced".to_owned(),
             Outcome::Unverified | Outcome::Unknown => "unverified".to_owned(),
@@ -128,6 +134,10 @@ impl Both {
         } else {
             arguments.extend(["", "0", "0"].map(ToOwned::to_owned));
         }
+        arguments.push(LEASE.to_string());
+        let mut wrong = arguments.clone();
+        "another digest".clone_into(&mut wrong[0]);
+        assert_eq!(self.call("claim", node, session, &wrong), ["unknown"]);
         let reply = self.call("claim", node, session, &arguments);
         let expected = match self.model.claim(node, session, from, self.now) {
             Claimed::Granted(granted) => words(granted),
@@ -141,7 +151,8 @@ impl Both {
     }
 
     fn adopt(&mut self, node: NodeId, session: SessionId) {
-        let reply = self.call("adopt", node, session, &[WINDOW.to_string(), RELEASE_GRACE.to_string()]);
+        let reply =
+            self.call("adopt", node, session, &[WINDOW, RELEASE_GRACE, LEASE].map(|it| it.to_string()));
         let expected = match self.model.adopt(node, session, self.now) {
             Some(granted) => words(granted),
             None if self.model.has_ended(session) => format!("fenced {END_CODE}"),
@@ -151,7 +162,9 @@ impl Both {
     }
 
     fn renew(&mut self, node: NodeId) {
-        self.model.renew(node, self.now);
+        if !self.model.renew(node, self.now) {
+            exec(&mut self.connection, &["ZADD", "since", &self.now.to_string(), &name(node)]);
+        }
         exec(&mut self.connection, &["ZADD", "leases", &(self.now + LEASE).to_string(), &name(node)]);
     }
 

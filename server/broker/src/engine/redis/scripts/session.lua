@@ -12,13 +12,16 @@
 --   at           time at which an owner last wrote the record
 --   secret       digest of the session's secret
 --   state        the state
--- When a session has ended, its record has only the field `ended`, the close code, for a while.
+-- When a session has ended, its record has only the fields `secret` and `ended`, the close code, for a while.
+--
+-- `same_redis.lua` precedes this script: a request of a server that does not know the current generation has no effect.
 --
 -- KEYS:
 --   1  the record
---   2  set of the owner's sessions, without the owner
+--   2  prefix of a set for each server: its sessions
 --   3  stream of ended sessions
 --   4  sorted set of the servers, with the expiry of each lease
+--   5  sorted set of the servers, with the time at which each got its lease
 -- ARGV:
 --   1  write, verify, release, end, claim or adopt
 --   2  the server
@@ -28,7 +31,7 @@
 --     5  the term's generation, and 6 its number
 --     7  version of the state
 --     8  1 if the session has a client, otherwise 0 (write, verify)
---     9  1 if the record may be created, otherwise 0
+--     9  1 if the record may be created, otherwise 0 (verify: generation in which the record existed)
 --     10 remaining time of the reconnect window in milliseconds
 --     11 digest of the secret
 --     12 the state (end: the close code)
@@ -36,10 +39,12 @@
 --   claim:
 --     5  digest of the secret
 --     6  owner from which the session is taken even if it has a client (empty: none), 7 and 8 its term
+--     9  as 7 of adopt
 --   adopt:
 --     5  length of the reconnect window in milliseconds
 --     6  how long a released session is left to the server that its client reaches, in milliseconds
--- Returns `accepted` and the term's generation and number; `fenced` and the close code, if the session has ended; `unverified`; `owned` with
+--     7  how long a server must have held its lease before it may regard others as dead, in milliseconds
+-- Returns `accepted`, the term's generation and number, and the generation; `fenced` and the close code, if the session has ended; `unverified`; `owned` with
 -- the owner and its term; `unknown`; or `granted` with the term, the version, 1 if the session has a client, 1 if the record is complete,
 -- the remaining time, 1 if the session was taken from a server on which it had a client, and the state.
 
@@ -67,20 +72,23 @@ local function set_owner(new)
 end
 
 if operation == 'claim' or operation == 'adopt' then
+  if operation == 'claim' and record[8] ~= ARGV[5] then
+    return { 'unknown' }
+  end
   if ended then
     return { 'fenced', ended }
   end
   if not owner then
     return { 'unknown' }
   end
-  local is_attached, is_alive = record[5] == '1', has_lease(owner)
+  -- If a server has not held its own lease for long, Redis may have lost all leases, and others may not have renewed theirs yet.
+  local since = has_lease(server) and redis.call('ZSCORE', KEYS[5], server)
+  local is_settled = since and since + ARGV[operation == 'claim' and 9 or 7] <= now
+  local is_attached, is_alive = record[5] == '1', has_lease(owner) or not is_settled
   local term_generation, number = numbers(term)
   local is_complete = record[3] == generation
   local deadline, taken = record[7], 0
   if operation == 'claim' then
-    if record[8] ~= ARGV[5] then
-      return { 'unknown' }
-    end
     if is_attached and owner ~= server and owner ~= '' then
       if is_alive and (ARGV[6] ~= owner or ARGV[7] .. ' ' .. ARGV[8] ~= term) then
         return { 'owned', owner, term_generation, number }
@@ -118,6 +126,9 @@ local given, is_verify = ARGV[5] .. ' ' .. ARGV[6], operation == 'verify'
 if not owner then
   if not is_verify and (ARGV[9] ~= '1' or tonumber(ARGV[5]) < tonumber(generation)) then
     return { 'unverified' }
+  elseif is_verify and ARGV[9] == generation then
+    -- Without a failover since, the end of the session has been forgotten.
+    return { 'fenced', '' }
   end
 elseif owner == server and term == given then
   local is_withdrawn = operation == 'end' and tonumber(ARGV[7]) < tonumber(record[4])
@@ -145,10 +156,10 @@ else
 end
 
 local given_generation, given_number = numbers(given)
-local accepted = { 'accepted', given_generation, given_number }
+local accepted = { 'accepted', given_generation, given_number, tonumber(generation) }
 if operation == 'end' then
-  redis.call('HSET', KEYS[1], 'ended', ARGV[12])
-  redis.call('HDEL', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'secret', 'state', 'at')
+  redis.call('HSET', KEYS[1], 'ended', ARGV[12], 'secret', ARGV[11])
+  redis.call('HDEL', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'state', 'at')
   redis.call('PEXPIRE', KEYS[1], ARGV[13])
   redis.call('XADD', KEYS[3], '*', 'session', session, 'code', ARGV[12])
   if owner then
