@@ -267,7 +267,7 @@ export function connect(url, options = {}) {
     else if (session.resume) await closeByWebSocket();
   }
 
-  // Only WebSockets send cookies.
+  // For sessions authenticated by a cookie: only WebSockets send cookies.
   const closeByWebSocket = () =>
     new Promise((resolve) => {
       const socket = new WebSocket(urlOf("ws").replace("http", "ws"));

@@ -3,9 +3,9 @@
 pub enum Bug {
     /// The directory does not compare terms.
     NoFence,
-    /// Generations follow the process of the directory instead of its data set.
+    /// A failover does not start a new generation.
     SameGenerationAfterFailover,
-    /// Leases count on a clock that stands still while the process is suspended.
+    /// Leases use a clock that stops while the process is suspended.
     LeaseHidesStalls,
     /// Batches are sent before they are journalled.
     JournalAfterSending,

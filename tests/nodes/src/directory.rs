@@ -42,8 +42,8 @@ pub struct Record {
     written_in: u64,
     version: u64,
     pub is_attached: bool,
-    /// Owner and term from which the session was adopted, until a client reaches the adopter or the former owner, having
-    /// claimed the session back, writes again.
+    /// Former owner and term of an adopted session. Cleared when a client reaches the adopter, or at the first write of
+    /// the former owner after it has claimed the session back.
     adopted_from: Option<(NodeId, Term)>,
     /// End of the reconnect window, if the session has no client.
     pub deadline: Millis,
@@ -68,7 +68,7 @@ pub struct State {
     pub journal: Journal,
 }
 
-/// A session as a node gets it.
+/// Session as granted to a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Granted {
     pub term: Term,
@@ -136,7 +136,7 @@ impl Directory {
         self.data.ended.contains_key(&session)
     }
 
-    /// Last events of sessions, each of which must be here once.
+    /// Last events of sessions: at most one for each session.
     pub fn events(&self) -> &[SessionId] {
         &self.data.events
     }
@@ -162,7 +162,7 @@ impl Directory {
         held_since.is_some()
     }
 
-    /// Forgets the ends of sessions that are too old.
+    /// Forgets the ends of sessions after [`TOMBSTONE`].
     pub fn forget_ends(&mut self, now: Millis) {
         self.data.ended.retain(|_, at| *at + TOMBSTONE > now);
     }
@@ -180,8 +180,8 @@ impl Directory {
         self.data.leases.get(&node).copied().filter(|lease| lease.until > now)
     }
 
-    /// Whether `node` may regard `owner` as dead. If it has not held its own lease for long, the directory may have lost
-    /// all leases, and `owner` may not have renewed its own yet.
+    /// Whether `node` may regard `owner` as dead. If `node` got its own lease only recently, the directory may have
+    /// lost all leases, and `owner` may not have renewed its own yet.
     fn is_dead(&self, owner: NodeId, node: NodeId, now: Millis) -> bool {
         let is_settled = self.lease(node, now).is_some_and(|lease| lease.held_since + LEASE <= now);
         is_settled && self.lease(owner, now).is_none()
@@ -205,7 +205,7 @@ impl Directory {
                 Operation::Write { is_first, .. }
                 | Operation::Release { is_first, .. }
                 | Operation::End { is_first, .. } => is_first && term.generation == generation,
-                // Without a failover since, the end of the session has been forgotten.
+                // No failover has lost the record: the session has ended, and its end has been forgotten.
                 Operation::Verify { existed_in, .. } if existed_in == generation => {
                     return Outcome::Fenced(Loss::Ended);
                 }
@@ -226,8 +226,8 @@ impl Directory {
             return self.write((node, session, term), operation, state, now);
         }
         let Operation::Verify { is_attached, .. } = operation else { return Outcome::Fenced(Loss::Moved) };
-        // The directory has lost this owner's claim, and everything after it. The former owner keeps the session if only
-        // it has the client, and has verified this since.
+        // The directory has lost this owner's claim and everything after it, so the record names an earlier owner.
+        // That owner keeps the session if this node has no client, and it has one and has verified it since.
         let is_in_use = record.is_attached && record.written_in == generation;
         if record.term < term && (is_attached || !is_in_use) {
             return self.write((node, session, term), operation, state, now);
@@ -290,9 +290,9 @@ impl Directory {
         Outcome::Accepted { term, generation }
     }
 
-    /// Makes a node the owner of a session whose client has connected to it, unless the session has a client on
-    /// another node. It is taken from the owner `from`, in this term, even then. If the node is the owner already,
-    /// because its claim is repeated, nothing changes.
+    /// Makes a node the owner of a session whose client has connected to it. If the session has a client on another
+    /// live node, that node must be the owner `from`, in that term; otherwise, the claim is not granted. Repeating a
+    /// granted claim changes nothing.
     pub fn claim(
         &mut self,
         node: NodeId,

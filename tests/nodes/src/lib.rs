@@ -3,8 +3,8 @@
 //!
 //! Invariants, which are checked at every step:
 //!
-//! - A session ends once, at most one event says so, and not before its client was without a node for the reconnect
-//!   window, or has closed it.
+//! - A session ends exactly once, with at most one event, and only after its client has closed it or has been
+//!   without a node for the reconnect window.
 //! - A node serves a client only if no other node owns the session in a later term, unless the session was taken from
 //!   the node because it did not answer.
 //! - A client receives every message once and in order, or learns which ones it may have missed. Half of the clients

@@ -79,7 +79,7 @@ pub(crate) struct NodeSession {
 pub(crate) struct Hello {
     /// Last message that the client has received for certain.
     pub(crate) from: u64,
-    /// Last message before those that follow. Those after `from` are reported as a gap.
+    /// Last message before the first one sent. Messages after `from`, up to this one, are reported as a gap.
     pub(crate) to: u64,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Hello {
 #[derive(Debug)]
 pub(crate) struct PendingClaim {
     pub(crate) claim: Claim<NodeId>,
-    /// Connection that waits, with its client's position, unless it is lost.
+    /// Waiting connection, and its client's position. `None` if the connection has been lost.
     pub(crate) connection: Option<(ConnectionId, u64)>,
 }
 

@@ -15,16 +15,16 @@ use crate::schedule::{Millis, Schedule};
 use clients::Client;
 use directory_requests::{Reply, Request};
 
-/// When the faults end and the clients leave.
+/// When the faults end. The clients leave later, at [`CLIENTS_LEAVE`].
 const CALM: Millis = 60_000;
 const CLIENTS_LEAVE: Millis = CALM + 2 * LEASE;
-/// Time between the end of the faults and a node's first chance to adopt sessions, apart from the lease.
+/// Time allowed for an adoption, in addition to the expiry of the lease.
 const ADOPTION_DELAY: Millis = 5_000;
 const END: Millis = CLIENTS_LEAVE + 2 * LEASE + WINDOW + ADOPTION_DELAY;
 
 #[derive(Debug)]
 enum Event {
-    /// A request of a node that knows the generation `known` reaches the directory. `is_answered` is false if the reply will be lost.
+    /// Executes a request of a node that knows the generation `known`. The reply is lost unless `is_answered`.
     Execute {
         node: usize,
         process: NodeId,
@@ -190,7 +190,7 @@ impl fmt::Display for Counts {
 #[derive(Debug, Default)]
 struct SessionTruth {
     client: usize,
-    /// When a node last could serve its client.
+    /// Last time at which a node could serve the client.
     served_at: Millis,
     /// Whether its client has closed it.
     is_closed: bool,
@@ -366,7 +366,7 @@ impl World {
         self.nodes.iter().position(|node| node.id == process)
     }
 
-    /// Checks that every session has ended once.
+    /// Checks that every session has ended, with one event (none if a fault may have lost the session).
     fn check_end(&self) -> Result<(), Violation> {
         let fail = |what: String| Err(Violation(what));
         if let Some((session, record)) = self.directory.records().next() {

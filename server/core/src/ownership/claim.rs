@@ -26,7 +26,7 @@ pub struct Claim<N> {
 
 #[derive(Debug)]
 enum ClaimState<N> {
-    /// The next claim may take the session from this owner.
+    /// A claim is to be sent. `from`: owner and term from which it may take the session.
     Claiming {
         from: Option<(N, Term)>,
     },
@@ -40,13 +40,13 @@ enum ClaimState<N> {
 /// Next step of a [`Claim`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimStep<N> {
-    /// Send the claim to the directory, and report its [outcome](Claim::finish). With `from`, the directory also
-    /// grants it if the session has a client, provided that it is still owned by this node in this term.
+    /// Send the claim to the directory, and report its [outcome](Claim::finish). With `from`, the claim is also
+    /// granted if the session has a client, provided that `from` is still its owner and term.
     Send {
         /// Owner to take the session from, and its term.
         from: Option<(N, Term)>,
     },
-    /// Ask this node to release the session. Then report that it [has](Claim::released), or wait until this time.
+    /// Ask `owner` to release the session. Then call [`Claim::released`], or [`Claim::handle_timeout`] at `until`.
     Ask {
         /// Owner of the session.
         owner: N,
@@ -58,7 +58,7 @@ pub enum ClaimStep<N> {
 /// Outcome of a claim that was sent to the directory, other than success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimOutcome<N> {
-    /// The session has a client on this node.
+    /// The session has a client on another node, its owner in this term.
     OwnedBy(N, Term),
     /// There was no reply. The claim may have been granted: it has to be repeated until the outcome is known.
     Unknown,
@@ -93,16 +93,16 @@ impl<N: Clone> Claim<N> {
         }
     }
 
-    /// Reports that the owner has released the session, or does not have it. Returns whether there is a next
-    /// [step](Self::step) now.
+    /// Reports that the owner has released the session, or does not have it. Returns whether the next
+    /// [step](Self::step) has changed.
     pub fn released(&mut self) -> bool {
         let ClaimState::Asking { owner, term, .. } = &self.state else { return false };
         self.state = ClaimState::Claiming { from: Some((owner.clone(), *term)) };
         true
     }
 
-    /// Reports the time. If the owner has not answered by now, its session will be taken. Returns whether there is
-    /// a next [step](Self::step) now.
+    /// Reports the time. If the owner has not answered by now, its session will be taken. Returns whether the
+    /// next [step](Self::step) has changed.
     pub fn handle_timeout(&mut self, now: Duration) -> bool {
         matches!(self.state, ClaimState::Asking { until, .. } if until <= now) && self.released()
     }

@@ -20,10 +20,10 @@ impl Lease {
         Self { length, valid_since: Duration::ZERO, valid_until: None, adopts_from: Duration::ZERO }
     }
 
-    /// Records that the directory has renewed the lease by a request sent at `sent_at`. The time of the request
-    /// counts: the reply may have been delayed. `was_held` says whether the directory still had the lease: it may have
-    /// lost it, or its clock may have been set. If the lease had ended, returns for how long, as far as this node
-    /// knows: the ownership of all sessions must then be [verified](super::Ownership::suspect).
+    /// Records that the directory has renewed the lease at a request sent at `sent_at`. The lease runs from then,
+    /// because the reply may have been delayed. `was_held`: whether the directory still had the lease, which it may
+    /// have lost. If the lease had ended, returns the time since its end (zero if unknown): the ownership of all
+    /// sessions must then be [verified](super::Ownership::suspect).
     ///
     /// If it had ended, the directory may have been unreachable for all nodes, so this node adopts no sessions for
     /// the length of a lease, in which the others can renew theirs.
@@ -43,7 +43,8 @@ impl Lease {
         self.adopts_from = now + self.length;
     }
 
-    /// Whether no other node can have adopted a session of this one, unless the directory has lost leases.
+    /// Whether the lease is valid. While it is, no other node adopts this node's sessions, unless the directory has
+    /// lost leases.
     #[must_use]
     pub fn is_valid(&self, now: Duration) -> bool {
         self.valid_until.is_some_and(|until| now < until)

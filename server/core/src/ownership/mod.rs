@@ -17,7 +17,7 @@
 //! - [`Claim`] is the side of a node to which the client of another node's session has connected.
 //! - [`Lease`] tells a node whether the other nodes may regard it as dead.
 //!
-//! All three are pure state machines: their owner sends the operations, and reports the outcomes. The outcome of an
+//! All three are pure state machines: the caller sends the operations, and reports the outcomes. The outcome of an
 //! operation may be unknown, because its reply was lost; it is then sent again, and the directory recognises it.
 
 mod claim;

@@ -135,7 +135,7 @@ impl Ownership {
         self.term
     }
 
-    /// Returns why the session is lost, after which no operation follows.
+    /// Returns why the session has been lost. No operation is sent after a loss.
     #[must_use]
     pub const fn loss(&self) -> Option<Loss> {
         match self.phase {
@@ -206,8 +206,8 @@ impl Ownership {
         self.phase == OwnerPhase::Ending
     }
 
-    /// Withdraws an end of a session that has expired: its client may have been on another node, whose claim the
-    /// directory has lost.
+    /// Withdraws the end of an expired session: the client may have been on another node, whose claim the directory
+    /// has lost.
     pub fn withdraw_end(&mut self) {
         if self.phase == OwnerPhase::Ending {
             self.phase = OwnerPhase::Active;
@@ -267,7 +267,7 @@ impl Ownership {
                 self.term = term;
                 self.exists_in = generation;
                 self.written = version;
-                // Not if there has been another connection since.
+                // A connection made after this version still has to be confirmed.
                 self.must_claim &= !is_attached || version < self.attached_at;
             }
         }
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(session.next_operation(), None);
     }
 
-    /// Another node may have claimed the session, even if the reply to the write was lost.
+    /// The write of a detach may have been executed although its reply was lost, so another node may own the session.
     #[test]
     fn another_connection_is_confirmed_before_it_is_served() {
         for outcome in [ACCEPTED, Outcome::Unknown] {

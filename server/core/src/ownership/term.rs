@@ -1,8 +1,8 @@
-/// Number of a session's ownership. Each change of owner raises it. Terms are ordered by generation first.
+/// Period of a session's ownership. Each change of owner begins a later one. Terms are ordered by generation first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
-    /// Generation of the directory's data set. A failover may lose the newest operations, and with them the
-    /// newest numbers; the next generation begins with it.
+    /// Generation of the directory's data set. Each failover starts a new one, because it may lose the newest
+    /// operations, and with them the newest numbers.
     pub generation: u64,
     /// Number of owners so far.
     pub number: u64,

@@ -48,7 +48,7 @@ impl Client {
 }
 
 impl World {
-    /// A client that is connected leaves or stays; one that is not connects to a random node.
+    /// Disconnects the client and, until [`CLIENTS_LEAVE`], connects it to a random node.
     pub(super) fn client_turn(&mut self, client: usize) {
         let now = self.schedule.now;
         self.disconnect(client);

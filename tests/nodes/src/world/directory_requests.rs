@@ -1,4 +1,4 @@
-//! Requests of nodes to the directory, and what their outcomes cause.
+//! Requests of nodes to the directory, and the handling of their outcomes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::schedule::Millis;
 
 /// How often a node renews its lease.
 const RENEWAL: Millis = 3_000;
-/// At most [`encke_core::ownership::GRANT_TIMEOUT`].
+/// How long a node waits for a reply. Must not exceed [`encke_core::ownership::GRANT_TIMEOUT`].
 const REQUEST_TIMEOUT: Millis = 1_000;
 /// Delay after which a request may still be executed, long after its node has stopped waiting for the reply.
 const LONGEST_DELAY: Millis = 20_000;
@@ -60,7 +60,7 @@ impl World {
         let process = self.nodes[node].id;
         self.nodes[node].requests.insert(number, purpose);
         self.later(REQUEST_TIMEOUT, node, NodeEvent::RequestTimeout { number });
-        // A request of a node that is cut off is lost, or executed after the cut.
+        // A request sent during a cut is usually lost, and otherwise executed late.
         let delay = match self.nodes[node].is_cut {
             true if self.schedule.chance(80) => return,
             true => self.below(LONGEST_DELAY),
@@ -139,7 +139,7 @@ impl World {
                 };
                 self.on_outcome(node, session, object, outcome);
             }
-            // A process that was suspended reads the reply before it notices that it is late.
+            // A process that was suspended may read a late reply before it handles the timeout.
             (Purpose::Claim { session, sent_at }, Some(Reply::Claim(claimed)))
                 if self.uptime(node) < sent_at + REQUEST_TIMEOUT =>
             {
@@ -194,7 +194,7 @@ impl World {
             }
             Claimed::Granted(granted) => {
                 let Some(pending) = self.nodes[node].claims.remove(&session) else { return };
-                // An adoption may have been faster.
+                // The node may already have the session in this term, by an adoption.
                 if self.nodes[node]
                     .sessions
                     .get(&session)
@@ -227,8 +227,8 @@ impl World {
         }
     }
 
-    /// Starts the reconnect window of a session again, after a lease: the directory may have lost that another node had
-    /// claimed it, and this node may serve the client until its lease ends.
+    /// Starts the session's reconnect window again, extended by a lease: the directory may have lost the claim of
+    /// another node, which may serve the client until its lease ends.
     fn extend_window(&mut self, node: usize, session: SessionId) {
         let window = LEASE + WINDOW;
         let deadline = self.schedule.now + window;
@@ -289,7 +289,7 @@ impl World {
         self.advance_all(node);
     }
 
-    /// After a failover, the directory may have lost leases, claims of this node's sessions, and journals.
+    /// Records a new generation. The failover may have lost leases, claims of this node's sessions, and journals.
     fn learn_generation(&mut self, node: usize, generation: u64) {
         if std::mem::replace(&mut self.nodes[node].generation, generation) == generation {
             return;

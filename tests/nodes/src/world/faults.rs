@@ -16,7 +16,7 @@ impl World {
             return;
         }
         self.counts.faults += 1;
-        // Faults end with the calm.
+        // Every fault ends by `CALM`.
         let rest = CALM - self.schedule.now;
         match self.below(7) {
             0 | 1 => {

@@ -29,7 +29,7 @@ impl World {
         if self.nodes[node].is_draining {
             state.ownership.release();
         }
-        // An earlier object is of a lost ownership.
+        // An existing object belongs to an ownership that this node has lost.
         self.drop_session(node, session);
         self.nodes[node].sessions.insert(session, state);
         if let Some(deadline) = deadline {
@@ -144,7 +144,7 @@ impl World {
         let Some(state) = self.nodes[node].sessions.get(&session) else { return };
         let term = state.ownership.term();
         let Some(record) = self.directory.record(session) else { return };
-        // After a failover, terms are compared when they are verified.
+        // A term of an earlier generation is compared by the directory when it is verified.
         let is_later = record.term > term && term.generation == self.directory.generation();
         if record.owner != Some(id) && is_later && !self.taken.contains(&session) {
             let (owner, new) = (record.owner, record.term);
@@ -250,7 +250,7 @@ impl World {
     }
 
     pub(super) fn on_asked(&mut self, node: usize, session: SessionId, by: NodeId) {
-        // This node may own the session already, and serves it if it learns so in time.
+        // This node's claim may have been granted already. It serves the session if the reply arrives in time.
         if self.nodes[node].claims.contains_key(&session) {
             return;
         }
@@ -272,7 +272,7 @@ impl World {
         let Some(state) = self.nodes[node].sessions.get_mut(&session) else { return };
         if state.connection == Some(connection) && state.unsent_batch.is_none() {
             state.journal.acknowledged = up_to;
-            // The client is here.
+            // The acknowledgement makes the journal exact again.
             if std::mem::take(&mut state.journal.is_outdated) {
                 state.ownership.change();
             }

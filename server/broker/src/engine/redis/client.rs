@@ -253,7 +253,7 @@ impl<S: Subscriber> RedisClient<S> {
 /// Whether the log has reached the client's position. If not, the client knows of a message or an epoch that
 /// another server has received from Redis, and this one has not.
 pub(super) fn has_position<S: Subscriber>(log: &Channel<S>, since: Option<&Since<'_>>) -> bool {
-    // An event stream without a position names an offset that no message has.
+    // An event stream without a position uses this offset, which no message has.
     let Some(Since { epoch, offset }) = since.filter(|since| since.offset != u64::MAX) else { return true };
     log.knows_epoch(epoch) && (**epoch != *log.epoch() || *offset <= log.last_offset())
 }

@@ -6,15 +6,15 @@
 --   written      generation in which an owner last wrote the record. In a later one, Redis may have lost newer writes.
 --   version      version of the state within the term
 --   attached     1 if the session has a client, otherwise 0
---   adopted      former owner and term from which the session was adopted, as `<server> <term>`, until a client reaches the
---                adopter or the former owner, having claimed the session back, writes again
+--   adopted      former owner and term of an adopted session, as `<server> <term>`. Cleared when a client reaches the adopter, or at the
+--                first write of the former owner after it has claimed the session back.
 --   until        end of the reconnect window in milliseconds, if the session has no client
 --   at           time at which an owner last wrote the record
 --   secret       digest of the session's secret
 --   state        the state
--- When a session has ended, its record has only the fields `secret` and `ended`, the close code, for a while.
+-- After a session has ended, its record keeps only `secret` and `ended` (the close code), and expires after a while.
 --
--- `same_redis.lua` precedes this script: a request of a server that does not know the current generation has no effect.
+-- `same_redis.lua` must precede this script: it rejects a request of a server that does not know the current generation.
 --
 -- KEYS:
 --   1  the record
@@ -39,14 +39,19 @@
 --   claim:
 --     5  digest of the secret
 --     6  owner from which the session is taken even if it has a client (empty: none), 7 and 8 its term
---     9  as 7 of adopt
+--     9  same as argument 7 of adopt
 --   adopt:
 --     5  length of the reconnect window in milliseconds
 --     6  how long a released session is left to the server that its client reaches, in milliseconds
 --     7  how long a server must have held its lease before it may regard others as dead, in milliseconds
--- Returns `accepted`, the term's generation and number, and the generation; `fenced` and the close code, if the session has ended; `unverified`; `owned` with
--- the owner and its term; `unknown`; or `granted` with the term, the version, 1 if the session has a client, 1 if the record is complete,
--- the remaining time, 1 if the session was taken from a server on which it had a client, and the state.
+-- Returns one of:
+--   `accepted`, the term's generation and number, and the current generation
+--   `fenced`, and the close code if the session has ended
+--   `unverified`
+--   `owned`, the owner and its term
+--   `unknown`
+--   `granted`, the term's generation and number, the version, 1 if the session has a client, 1 if the record is complete, the remaining
+--   time, 1 if the session was taken from a server on which it had a client, and the state
 
 local operation, server, generation, session = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'secret', 'state', 'ended', 'at')
@@ -127,7 +132,7 @@ if not owner then
   if not is_verify and (ARGV[9] ~= '1' or tonumber(ARGV[5]) < tonumber(generation)) then
     return { 'unverified' }
   elseif is_verify and ARGV[9] == generation then
-    -- Without a failover since, the end of the session has been forgotten.
+    -- No failover has lost the record: the session has ended, and its end has been forgotten.
     return { 'fenced', '' }
   end
 elseif owner == server and term == given then
@@ -142,8 +147,8 @@ else
   if not is_verify then
     return { 'fenced' }
   elseif is_older and (ARGV[8] == '1' or record[5] ~= '1' or record[3] ~= generation) then
-    -- Redis has lost this server's claim, and everything after it. The former owner keeps the session if only it has the client, and has
-    -- verified this since.
+    -- Redis has lost this server's claim and everything after it, so the record names an earlier owner. That owner keeps the session if this
+    -- server has no client, and it has one and has verified it since.
     record[4] = nil
   elseif owner == server and record[6] == server .. ' ' .. given then
     -- This server has claimed the session back already, and has not received the reply.
