@@ -209,8 +209,8 @@ pub struct World {
     last_number: u64,
     /// Whether a crash or failover may have lost a session before another node could learn of it.
     may_lose_sessions: bool,
-    /// Sessions that were taken from a node on which they had a client.
-    taken: BTreeSet<SessionId>,
+    /// Sessions that were taken from a node on which they had a client, with this node, which may not know yet.
+    taken: BTreeSet<(SessionId, NodeId)>,
     bug: Option<Bug>,
     pub counts: Counts,
     violation: Option<Violation>,

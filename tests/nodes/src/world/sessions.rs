@@ -105,7 +105,7 @@ impl World {
         if !may_serve || !is_valid {
             return;
         }
-        if self.clients[client].is_greeted_on(connection) {
+        if self.clients[client].is_greeted_on(connection) && !self.taken.contains(&(session, place.id)) {
             self.sessions[session.0 as usize].served_at = now;
         }
         let mut events = Vec::new();
@@ -146,7 +146,7 @@ impl World {
         let Some(record) = self.directory.record(session) else { return };
         // A term of an earlier generation is compared by the directory when it is verified.
         let is_later = record.term > term && term.generation == self.directory.generation();
-        if record.owner != Some(id) && is_later && !self.taken.contains(&session) {
+        if record.owner != Some(id) && is_later && !self.taken.contains(&(session, id)) {
             let (owner, new) = (record.owner, record.term);
             self.fail(format!("{id:?} serves {session:?} in {term:?}, but {owner:?} owns it in {new:?}"));
         }
@@ -225,7 +225,9 @@ impl World {
     pub(super) fn claim_again(&mut self, node: usize, session: SessionId, outcome: ClaimOutcome<NodeId>) {
         let now = Duration::from_millis(self.schedule.now);
         let Some(pending) = self.nodes[node].claims.get_mut(&session) else { return };
-        if pending.claim.finish(outcome, now) {
+        // Without a client here, the owner keeps the session.
+        let is_needed = pending.connection.is_some() || outcome == ClaimOutcome::Unknown;
+        if is_needed && pending.claim.finish(outcome, now) {
             return self.step_claim(node, session);
         }
         let Some(pending) = self.nodes[node].claims.remove(&session) else { return };
@@ -238,14 +240,23 @@ impl World {
         let now = Duration::from_millis(self.schedule.now);
         let Some(pending) = self.nodes[node].claims.get_mut(&session) else { return };
         if pending.claim.handle_timeout(now) {
-            self.step_claim(node, session);
+            self.take(node, session);
         }
     }
 
     pub(super) fn on_released(&mut self, node: usize, session: SessionId) {
         let Some(pending) = self.nodes[node].claims.get_mut(&session) else { return };
         if pending.claim.released() {
+            self.take(node, session);
+        }
+    }
+
+    /// Claims a session whose owner was asked for it, unless its client has left meanwhile.
+    fn take(&mut self, node: usize, session: SessionId) {
+        if self.nodes[node].claims.get(&session).is_some_and(|pending| pending.connection.is_some()) {
             self.step_claim(node, session);
+        } else {
+            self.nodes[node].claims.remove(&session);
         }
     }
 
