@@ -9,6 +9,20 @@ import axe from "axe-core";
 
 const TIMEOUT_MS = 60_000;
 
+// Commands that only read the page, and can therefore be repeated.
+const READS = ["attribute", "count", "focused", "texts", "title", "widths"];
+
+// Repeats a command that a navigation has interrupted.
+async function duringNavigations(act) {
+  for (;;) {
+    try {
+      return await act();
+    } catch (error) {
+      if (!/context was destroyed/.test(error)) throw error;
+    }
+  }
+}
+
 export async function run([url], { newContext, emit, commands }) {
   const context = await newContext({ viewport: { width: 1280, height: 800 } });
   const page = await context.newPage();
@@ -87,7 +101,8 @@ export async function run([url], { newContext, emit, commands }) {
   for await (const command of commands) {
     for (const [kind, args] of Object.entries(command)) {
       try {
-        emit({ done: (await acts[kind](...args)) ?? null });
+        const act = () => acts[kind](...args);
+        emit({ done: (await (READS.includes(kind) ? duringNavigations(act) : act())) ?? null });
       } catch (error) {
         emit({ failed: `${kind}: ${error}` });
       }

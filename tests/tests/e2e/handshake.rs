@@ -106,9 +106,16 @@ fn silent_crowd_does_not_block_clients() {
 fn a_storm_from_one_address_is_served() {
     for path in ["/ws", "/bayeux"] {
         let server = RunningServer::with(&["limits.max_handshakes=5"]);
-        // Connect all clients before the first one sends its request.
-        let mut storm: Vec<_> = (0..50).map(|_| RawClient::connect(server.public)).collect();
-        storm.iter_mut().for_each(|client| client.request_upgrade_at(path, ""));
+        // The server accepts the first client when all have sent their requests, so that none is silent.
+        let storm: Vec<_> = server.while_stopped(|| {
+            let clients = (0..50).map(|_| RawClient::connect(server.public));
+            clients
+                .map(|mut client| {
+                    client.request_upgrade_at(path, "");
+                    client
+                })
+                .collect()
+        });
         for mut client in storm {
             client.await_upgrade();
             if path == "/ws" {
