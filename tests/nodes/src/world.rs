@@ -194,6 +194,8 @@ struct SessionTruth {
     served_at: Millis,
     /// Whether its client has closed it.
     is_closed: bool,
+    /// Whether the directory has had a record of it. Until then, only its node knows it.
+    is_recorded: bool,
 }
 
 #[derive(Debug)]

@@ -93,6 +93,7 @@ impl World {
             Request::Operation { session, term, operation, state } => {
                 let ended = self.directory.events().len();
                 let outcome = self.directory.operate((process, session, term), operation, state, now);
+                self.truth(session).is_recorded |= matches!(outcome, Outcome::Accepted { .. });
                 if self.directory.events().len() > ended {
                     self.check_session_end(process, session);
                 }
@@ -189,6 +190,11 @@ impl World {
             }
             Claimed::NoRecord | Claimed::Ended => {
                 let Some(pending) = self.nodes[node].claims.remove(&session) else { return };
+                let SessionTruth { served_at, is_closed, is_recorded, .. } = *self.truth(session);
+                let is_kept = is_recorded && !is_closed && !self.may_lose_sessions;
+                if is_kept && self.schedule.now < served_at + WINDOW {
+                    self.fail(format!("{session:?} was served at {served_at}, but cannot be resumed"));
+                }
                 if let Some((connection, _)) = pending.connection {
                     let client = self.truth(session).client;
                     self.open(node, client, connection);

@@ -15,7 +15,7 @@ impl World {
     pub(super) fn open(&mut self, node: usize, client: usize, connection: ConnectionId) {
         let session = SessionId(u32::try_from(self.sessions.len()).unwrap_or(u32::MAX));
         let served_at = self.schedule.now;
-        self.sessions.push(SessionTruth { client, served_at, is_closed: false });
+        self.sessions.push(SessionTruth { client, served_at, ..SessionTruth::default() });
         self.counts.sessions += 1;
         let journal = Journal { acknowledged: self.newest, sent: self.newest, is_outdated: false };
         let ownership = Ownership::opened(self.nodes[node].generation);
