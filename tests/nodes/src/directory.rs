@@ -227,7 +227,8 @@ impl Directory {
         }
         let Operation::Verify { is_attached, .. } = operation else { return Outcome::Fenced(Loss::Moved) };
         // The directory has lost this owner's claim and everything after it, so the record names an earlier owner.
-        // That owner keeps the session if this node has no client, and it has one and has verified it since.
+        // The earlier owner keeps the session if it has verified the session since and has a client, and this node
+        // has none.
         let is_in_use = record.is_attached && record.written_in == generation;
         if record.term < term && (is_attached || !is_in_use) {
             return self.write((node, session, term), operation, state, now);

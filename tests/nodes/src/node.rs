@@ -110,6 +110,10 @@ impl<E> Node<E> {
         }
     }
 
+    pub(crate) fn has_lease(&self, now: Millis, bug: Option<Bug>) -> bool {
+        self.lease.is_valid(Duration::from_millis(self.uptime(now, bug)))
+    }
+
     /// Returns the uptime of the machine.
     pub(crate) fn uptime(&self, now: Millis, bug: Option<Bug>) -> Millis {
         let hidden = if bug == Some(Bug::LeaseHidesStalls) { self.frozen_for } else { 0 };

@@ -6,9 +6,9 @@ mod faults;
 mod sessions;
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use crate::bug::Bug;
+use crate::counts::{Counts, Violation};
 use crate::directory::{Directory, LEASE, NodeId, SessionId, WINDOW};
 use crate::node::{ConnectionId, Hello, Node};
 use crate::schedule::{Millis, Schedule};
@@ -103,7 +103,6 @@ enum NodeEvent {
         connection: ConnectionId,
     },
     ConnectionLost {
-        session: Option<SessionId>,
         connection: ConnectionId,
     },
 }
@@ -115,78 +114,7 @@ enum ClientEvent {
     Closed,
 }
 
-/// A violated invariant.
-#[derive(Clone, Debug)]
-pub struct Violation(pub String);
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Counts of a run, or of all runs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    pub schedules: u64,
-    pub steps: u64,
-    pub sessions: u64,
-    pub resumed_elsewhere: u64,
-    pub adopted: u64,
-    pub taken: u64,
-    pub fenced: u64,
-    pub claimed_back: u64,
-    pub faults: u64,
-}
-
-impl Counts {
-    pub(crate) fn add(&mut self, other: &Self) {
-        let Self {
-            schedules,
-            steps,
-            sessions,
-            resumed_elsewhere,
-            adopted,
-            taken,
-            fenced,
-            claimed_back,
-            faults,
-        } = other;
-        self.schedules += schedules;
-        self.steps += steps;
-        self.sessions += sessions;
-        self.resumed_elsewhere += resumed_elsewhere;
-        self.adopted += adopted;
-        self.taken += taken;
-        self.fenced += fenced;
-        self.claimed_back += claimed_back;
-        self.faults += faults;
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            schedules,
-            steps,
-            sessions,
-            resumed_elsewhere,
-            adopted,
-            taken,
-            fenced,
-            claimed_back,
-            faults,
-        } = self;
-        write!(f, "{schedules} schedules, {steps} steps, {faults} faults; {sessions} sessions, ")?;
-        write!(
-            f,
-            "{resumed_elsewhere} resumed on another node ({taken} taken from an owner that did not answer), "
-        )?;
-        write!(f, "{adopted} adopted, {claimed_back} claimed back; {fenced} operations fenced")
-    }
-}
-
-/// Facts about a session, whatever the nodes believe.
+/// History of a session, independent of the state of the nodes.
 #[derive(Debug, Default)]
 struct SessionTruth {
     client: usize,
@@ -317,9 +245,7 @@ impl World {
                 self.on_acknowledge(node, session, connection, up_to);
             }
             NodeEvent::Close { session, connection } => self.on_close(node, session, connection),
-            NodeEvent::ConnectionLost { session, connection } => {
-                self.on_connection_lost(node, session, connection);
-            }
+            NodeEvent::ConnectionLost { connection } => self.on_connection_lost(node, connection),
         }
     }
 

@@ -84,7 +84,7 @@ impl World {
         };
         let delay = self.clients[client].delay_after(now, delay);
         if let Some(node) = self.place_of(process) {
-            self.later(delay, node, NodeEvent::ConnectionLost { session: None, connection });
+            self.later(delay, node, NodeEvent::ConnectionLost { connection });
         }
     }
 

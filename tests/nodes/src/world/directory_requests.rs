@@ -351,8 +351,7 @@ impl World {
             else {
                 continue;
             };
-            let is_served = state.ownership.may_serve()
-                && node.lease.is_valid(Duration::from_millis(node.uptime(now, bug)));
+            let is_served = state.ownership.may_serve() && node.has_lease(now, bug);
             let client = &self.clients[self.sessions[session.0 as usize].client];
             let is_connected = state.connection.is_some_and(|connection| client.is_greeted_on(connection));
             if is_served && is_connected && !self.taken.contains(&(session, node.id)) {

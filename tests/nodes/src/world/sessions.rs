@@ -7,7 +7,7 @@ use encke_core::ownership::{Claim, ClaimOutcome, ClaimStep, Ownership};
 use super::directory_requests::Request;
 use super::{ClientEvent, Event, NodeEvent, SessionTruth, World};
 use crate::bug::Bug;
-use crate::directory::{Journal, NodeId, SessionId};
+use crate::directory::{Journal, NodeId, SessionId, WINDOW};
 use crate::node::{ConnectionId, NodeSession, PendingClaim, Purpose};
 
 impl World {
@@ -80,9 +80,10 @@ impl World {
         }
         self.serve(node, session);
         // A node whose lease has ended verifies its sessions before anything else.
-        let uptime = Duration::from_millis(self.uptime(node));
-        let is_valid = self.nodes[node].lease.is_valid(uptime);
-        let Some(state) = self.nodes[node].sessions.get_mut(&session).filter(|_| is_valid) else { return };
+        if !self.nodes[node].has_lease(now, self.bug) {
+            return;
+        }
+        let Some(state) = self.nodes[node].sessions.get_mut(&session) else { return };
         if let Some(operation) = state.ownership.next_operation() {
             let (term, object, content) = (state.ownership.term(), state.number, state.state(now));
             let request = Request::Operation { session, term, operation, state: content };
@@ -97,12 +98,12 @@ impl World {
         let client = self.truth(session).client;
         let knows_positions = self.clients[client].knows_positions;
         let place = &mut self.nodes[node];
-        let is_valid = place.lease.is_valid(Duration::from_millis(place.uptime(now, bug)));
+        let has_lease = place.has_lease(now, bug);
         let Some(state) = place.sessions.get_mut(&session) else { return };
         let Some(connection) = state.connection else { return };
         let may_serve = state.ownership.may_serve()
             || (bug == Some(Bug::ResumeWithoutClaim) && state.ownership.is_active());
-        if !may_serve || !is_valid {
+        if !may_serve || !has_lease {
             return;
         }
         if self.clients[client].is_greeted_on(connection) && !self.taken.contains(&(session, place.id)) {
@@ -299,26 +300,19 @@ impl World {
         }
     }
 
-    pub(super) fn on_connection_lost(
-        &mut self,
-        node: usize,
-        session: Option<SessionId>,
-        connection: ConnectionId,
-    ) {
+    pub(super) fn on_connection_lost(&mut self, node: usize, connection: ConnectionId) {
         let now = self.schedule.now;
         for pending in self.nodes[node].claims.values_mut() {
             pending.connection = pending.connection.filter(|(waiting, _)| *waiting != connection);
         }
-        let lost =
-            |(id, state): (&SessionId, &NodeSession)| (state.connection == Some(connection)).then_some(*id);
-        let found = session.or_else(|| self.nodes[node].sessions.iter().find_map(lost));
-        let Some(session) = found else { return };
-        let Some(state) = self.nodes[node].sessions.get_mut(&session) else { return };
-        if state.connection == Some(connection) {
-            state.detach(now);
-            self.later(crate::directory::WINDOW, node, NodeEvent::Deadline { session });
-            self.advance(node, session);
-        }
+        let Some((&session, state)) =
+            self.nodes[node].sessions.iter_mut().find(|(_, state)| state.connection == Some(connection))
+        else {
+            return;
+        };
+        state.detach(now);
+        self.later(WINDOW, node, NodeEvent::Deadline { session });
+        self.advance(node, session);
     }
 
     pub(super) fn on_deadline(&mut self, node: usize, session: SessionId) {

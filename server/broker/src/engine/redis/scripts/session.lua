@@ -118,8 +118,8 @@ if operation == 'claim' or operation == 'adopt' then
     return { 'granted', term_generation, number, tonumber(record[4]), tonumber(record[5]), is_complete and 1 or 0, remaining, 0, record[9] }
   end
   local claimed = operation == 'claim'
-  redis.call('HSET', KEYS[1], 'owner', server, 'term', generation .. ' ' .. string.format('%d', number + 1), 'version', 0, 'attached', claimed and 1 or 0, 'adopted', claimed and '' or owner .. ' ' .. term,
-    'until', deadline)
+  redis.call('HSET', KEYS[1], 'owner', server, 'term', generation .. ' ' .. string.format('%d', number + 1), 'version', 0,
+    'attached', claimed and 1 or 0, 'adopted', claimed and '' or owner .. ' ' .. term, 'until', deadline)
   set_owner(server)
   return { 'granted', tonumber(generation), number + 1, 0, claimed and 1 or 0, is_complete and 1 or 0, remaining, taken, record[9] }
 end
@@ -147,8 +147,8 @@ else
   if not is_verify then
     return { 'fenced' }
   elseif is_older and (ARGV[8] == '1' or record[5] ~= '1' or record[3] ~= generation) then
-    -- Redis has lost this server's claim and everything after it, so the record names an earlier owner. That owner keeps the session if this
-    -- server has no client, and it has one and has verified it since.
+    -- Redis has lost this server's claim and everything after it, so the record names an earlier owner. The earlier owner keeps the
+    -- session if it has verified the session since and has a client, and this server has none.
     record[4] = nil
   elseif owner == server and record[6] == server .. ' ' .. given then
     -- This server has claimed the session back already, and has not received the reply.
