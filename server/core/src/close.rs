@@ -165,6 +165,8 @@ pub enum SuspendReason {
     PollGap,
     /// The server process is exiting, and the session continues in the next process.
     Moved,
+    /// The server of the connection has failed, and another server continues the session.
+    ServerLost,
 }
 
 impl SuspendReason {

@@ -144,6 +144,12 @@ impl Ownership {
         }
     }
 
+    /// Whether the session has a client.
+    #[must_use]
+    pub const fn is_attached(&self) -> bool {
+        self.is_attached
+    }
+
     /// Whether the session is neither ending, given up nor lost.
     #[must_use]
     pub fn is_active(&self) -> bool {
@@ -222,9 +228,20 @@ impl Ownership {
         self.must_verify = true;
     }
 
+    /// Whether there is an operation to send.
+    #[must_use]
+    pub fn has_next_operation(&self) -> bool {
+        let is_pending = match self.phase {
+            OwnerPhase::Active => self.must_verify || self.written < self.version,
+            OwnerPhase::Releasing | OwnerPhase::Ending => true,
+            OwnerPhase::Lost(_) => false,
+        };
+        is_pending && self.in_flight.is_none()
+    }
+
     /// Returns the next operation to send. `None` if there is nothing to send, or an operation is in flight.
     pub fn next_operation(&mut self) -> Option<Operation> {
-        if self.in_flight.is_some() || self.loss().is_some() {
+        if !self.has_next_operation() {
             return None;
         }
         let Self { version, is_attached, .. } = *self;
@@ -236,10 +253,8 @@ impl Ownership {
             match self.phase {
                 OwnerPhase::Ending => Operation::End { version, is_first },
                 OwnerPhase::Releasing => Operation::Release { version, is_first },
-                OwnerPhase::Active if self.written < version => {
-                    Operation::Write { version, is_attached, is_first }
-                }
-                OwnerPhase::Active | OwnerPhase::Lost(_) => return None,
+                OwnerPhase::Active => Operation::Write { version, is_attached, is_first },
+                OwnerPhase::Lost(_) => return None,
             }
         };
         self.in_flight = Some(operation);

@@ -39,6 +39,16 @@ impl<C> SessionHarness<C> {
         Ok(Self { session, timeouts: timeouts.clone(), outputs: VecDeque::new() })
     }
 
+    pub(super) fn restore_attached(
+        now: Timestamp,
+        timeouts: &SessionTimeouts,
+        record: &SessionRecord,
+        outbox: Outbox<C>,
+    ) -> Result<Self, BadRecord> {
+        let session = Session::restore_attached(now, record, outbox, timeouts)?;
+        Ok(Self { session, timeouts: timeouts.clone(), outputs: VecDeque::new() })
+    }
+
     pub(super) fn handle(&mut self, now: Timestamp, input: Input) {
         self.step(now, |session, step| session.handle(step, input));
     }

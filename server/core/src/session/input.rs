@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use crate::Timestamp;
-use crate::close::{CloseReason, SuspendReason};
+use crate::close::{CloseCode, CloseReason, SuspendReason};
 
 /// Identifies a connection of a session. The owner assigns the numbers, which are unique within the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +88,14 @@ pub enum Input {
     /// except [`ConnectionInput::AnswerLost`] and [`Self::MoveFailed`], and its state can be
     /// [saved](super::Session::snapshot).
     Move,
+    /// The client has connected to another process, where the session continues. Like [`Self::Move`], but without an
+    /// event, because the other process reports the new connection.
+    HandOver,
+    /// The client has not reached this process, which has [restored](super::Session::restore_attached) its session.
+    Detach(SuspendReason),
+    /// Another process owns the session, which is dropped without an event: its connection is closed with this
+    /// code, and from now on this instance ignores all inputs and timeouts.
+    Fence(CloseCode),
     /// The state of a moved session could not be saved, so the session ends. Ignored in all other phases.
     MoveFailed,
     /// Ends the session.

@@ -9,6 +9,8 @@
 
 use minicbor::{Decode, Encode};
 
+use super::outbox::SubscriptionSlot;
+
 /// A suspended session.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
@@ -74,6 +76,46 @@ pub struct OutboxRecord {
     /// Last seq to leave the ring that belonged to an ended subscription.
     #[n(7)]
     pub last_orphan_evicted: u64,
+}
+
+impl OutboxRecord {
+    /// Iterates over the numbers of the logs that subscriptions refer to.
+    pub fn logs(&self) -> impl Iterator<Item = u64> {
+        self.subscriptions.iter().flatten().map(|it| it.log)
+    }
+
+    /// Whether a subscription refers to this log.
+    #[must_use]
+    pub fn refers_to(&self, log: u64) -> bool {
+        self.logs().any(|number| number == log)
+    }
+
+    /// Returns the highest offset of a log that was sent or reported as missing.
+    #[must_use]
+    pub fn position_in(&self, log: u64) -> u64 {
+        let subscriptions = self.subscriptions.iter().flatten().filter(|it| it.log == log);
+        subscriptions.map(|it| it.cursor).max().unwrap_or_default()
+    }
+
+    /// Removes a subscription whose messages the client has acknowledged.
+    pub fn forget_if_unused(&mut self, slot: SubscriptionSlot) {
+        let SubscriptionSlot(slot) = slot;
+        if self.ring.iter().any(|run| run.slot == slot) {
+            return;
+        }
+        if let Some(it) = self.subscriptions.get_mut(slot as usize) {
+            *it = None;
+            self.ready.retain(|ready| *ready != slot);
+        }
+    }
+
+    /// Replaces the numbers of the logs by those of another process.
+    pub fn renumber_logs(&mut self, number: impl Fn(u64) -> u64) {
+        for it in self.subscriptions.iter_mut().flatten() {
+            it.log = number(it.log);
+            it.sent_before.iter_mut().flatten().for_each(|range| range.log = number(range.log));
+        }
+    }
 }
 
 /// A gap, or messages of one subscription with consecutive seqs and offsets.

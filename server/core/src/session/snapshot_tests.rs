@@ -309,6 +309,83 @@ fn a_moved_session_closes_its_connection_and_has_the_full_window() {
     assert_eq!(record.outbox.ring, [RingRun { slot: 0, offset: 14, count: 5, span: 0 }]);
 }
 
+/// Returns a session with one connection of this kind.
+fn attached(kind: ConnectionKind) -> SessionHarness {
+    let attach = Attach {
+        connection: ConnectionId(1),
+        kind,
+        seq: None,
+        delivery: DeliveryMode::AtLeastOnce,
+        token_expires: None,
+        entropy: 0,
+    };
+    let mut session = SessionHarness::open(at(0), &timeouts(), Outbox::new(16), attach);
+    while session.poll_output().is_some() {}
+    session
+}
+
+const STREAM: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);
+const POLL: ConnectionKind = ConnectionKind::Poll { hold: Duration::from_secs(30) };
+
+/// The other process reports the new connection in the same way as this one would.
+#[test]
+fn handed_over_session_emits_no_event_until_its_client_is_attached() {
+    let close = Output::Close(ConnectionId(1), CloseCode::Replaced);
+    let superseded = Output::Superseded(ConnectionId(1));
+    let taken_over = Some(Transition::Resumed(ResumeKind::TakeOver));
+    for (before, next, released, event) in [
+        (STREAM, STREAM, close, taken_over),
+        (STREAM, POLL, close, taken_over),
+        (POLL, STREAM, superseded, taken_over),
+        (POLL, POLL, superseded, None),
+    ] {
+        let mut session = attached(before);
+        session.handle(at(10_000), Input::HandOver);
+        assert_eq!((session.poll_output(), session.poll_output()), (Some(released), None));
+        let record = session.snapshot().expect("the session has moved");
+        assert_eq!(record.reconnect_ns, 120_000_000_000);
+        let restore = || {
+            let outbox =
+                Outbox::restore(&record.outbox, 16, |_, _, _| Some(())).expect("the record is valid");
+            SessionHarness::restore_attached(at(10_500), &timeouts(), &record, outbox)
+                .expect("the record is valid")
+        };
+        let mut restored = restore();
+        assert_eq!(restored.phase(), Phase::BetweenPolls);
+        let attach = Attach {
+            connection: ConnectionId(2),
+            kind: next,
+            seq: Some(0),
+            delivery: DeliveryMode::AtLeastOnce,
+            token_expires: None,
+            entropy: 0,
+        };
+        restored.handle(at(11_000), Input::Attach(attach));
+        let event = event.map(|transition| Output::Event(LifecycleEvent { number: 2, transition }));
+        assert_eq!(restored.poll_output(), event, "{before:?} {next:?}");
+        assert_eq!(restored.phase(), Phase::Attached(ConnectionId(2)));
+
+        let mut restored = restore();
+        restored.handle(at(11_000), Input::Detach(SuspendReason::ServerLost));
+        let transition = Transition::Suspended(SuspendReason::ServerLost);
+        assert_eq!(restored.poll_output(), Some(Output::Event(LifecycleEvent { number: 2, transition })));
+        assert_eq!(restored.next_deadline(), Some((at(130_500), Deadline::Reconnect)));
+    }
+}
+
+#[test]
+fn fenced_session_closes_its_connection_and_emits_no_event() {
+    for kind in [STREAM, POLL] {
+        let mut session = attached(kind);
+        session.handle(at(1), Input::Fence(CloseCode::Replaced));
+        let close = Output::Close(ConnectionId(1), CloseCode::Replaced);
+        assert_eq!((session.poll_output(), session.poll_output()), (Some(close), None));
+        session.handle(at(1_000_000), Input::Close(CloseReason::Kicked));
+        session.handle_timeout(at(2_000_000));
+        assert_eq!((session.poll_output(), session.next_deadline()), (None, None));
+    }
+}
+
 #[test]
 fn only_a_moved_session_ends_if_it_cannot_be_saved() {
     let (mut session, _) = moved();

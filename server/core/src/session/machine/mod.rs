@@ -144,11 +144,25 @@ impl<C> Session<C> {
                 self.lose_connection(step, SuspendReason::Moved);
                 self.set_phase(Phase::Moved);
             }
+            (Phase::Attached(current), Input::HandOver) => {
+                self.release_connection(step, current);
+                self.marked_at = self.now;
+                self.hand_over(step);
+            }
+            (Phase::BetweenPolls, Input::HandOver) => self.hand_over(step),
+            (Phase::BetweenPolls, Input::Detach(reason)) => self.suspend(step, reason),
+            (Phase::Attached(_) | Phase::Suspended, Input::Detach(_)) => {}
             (Phase::BetweenPolls, Input::Move) => {
                 self.suspend(step, SuspendReason::Moved);
                 self.set_phase(Phase::Moved);
             }
-            (Phase::Suspended, Input::Move) => self.set_phase(Phase::Moved),
+            (Phase::Attached(current), Input::Fence(code)) => {
+                self.close_connection(step, current, code);
+                self.ping = PingState::Idle;
+                self.set_phase(Phase::Moved);
+            }
+            (Phase::Suspended, Input::Move | Input::HandOver)
+            | (Phase::BetweenPolls | Phase::Suspended, Input::Fence(_)) => self.set_phase(Phase::Moved),
             (Phase::Attached(current), Input::Close(reason)) => self.end(step, Some(current), reason),
             (Phase::BetweenPolls | Phase::Suspended, Input::Close(reason)) => self.end(step, None, reason),
         }
@@ -306,11 +320,20 @@ impl<C> Session<C> {
 
     fn suspend(&mut self, step: &mut StepContext<'_>, reason: SuspendReason) {
         self.set_phase(Phase::Suspended);
+        self.begin_window(step);
+        self.emit(step, Transition::Suspended(reason));
+    }
+
+    fn hand_over(&mut self, step: &mut StepContext<'_>) {
+        self.set_phase(Phase::Moved);
+        self.begin_window(step);
+    }
+
+    fn begin_window(&mut self, step: &StepContext<'_>) {
         self.ping = PingState::Idle;
         self.deadlines.disarm_connection_deadlines();
         self.deadlines.disarm(Deadline::Token);
         self.deadlines.arm(Deadline::Reconnect, self.window_end(step));
-        self.emit(step, Transition::Suspended(reason));
     }
 
     /// Ends the session and closes its connection.

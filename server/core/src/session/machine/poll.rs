@@ -122,10 +122,16 @@ impl<C> Session<C> {
         current: ConnectionId,
         next: ConnectionKind,
     ) {
-        match (self.carrier, next) {
-            (Carrier::Poll(PollState::Held), ConnectionKind::Poll { .. }) => {
-                step.outputs.push(Output::Superseded(current));
-            }
+        match next {
+            ConnectionKind::Poll { .. } => self.release_connection(step, current),
+            _ => self.close_connection(step, current, CloseCode::Replaced),
+        }
+    }
+
+    /// Closes the connection, because its client has another one. A held poll is answered as superseded.
+    pub(super) fn release_connection(&mut self, step: &mut StepContext<'_>, current: ConnectionId) {
+        match self.carrier {
+            Carrier::Poll(PollState::Held) => step.outputs.push(Output::Superseded(current)),
             _ => self.close_connection(step, current, CloseCode::Replaced),
         }
     }

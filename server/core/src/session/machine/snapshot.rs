@@ -30,25 +30,33 @@ impl<C: LogHandle> Session<C> {
     /// session's time has stood still since the move.
     #[must_use]
     pub fn snapshot(&self, timeouts: &SessionTimeouts) -> Option<SessionRecord> {
-        if self.phase() != Phase::Moved {
-            return None;
-        }
+        (self.phase() == Phase::Moved).then(|| self.record(timeouts))
+    }
+
+    /// Returns the record with which another process can continue the session if this one fails. For a session with
+    /// a connection, the reconnect window is that of a connection lost now.
+    ///
+    /// Messages that are sent after this call are not in the record: see [`Outbox::continue_after_loss`].
+    #[must_use]
+    pub fn record(&self, timeouts: &SessionTimeouts) -> SessionRecord {
+        let is_suspended = matches!(self.phase(), Phase::Suspended | Phase::Moved);
+        let reconnect = self.deadlines.client.filter(|_| is_suspended);
         let carrier = CARRIERS.iter().position(|carrier| *carrier == self.carrier);
         let remaining = |due: Timestamp| nanos(due.since(self.now));
-        Some(SessionRecord {
+        SessionRecord {
             carrier: carrier
                 .and_then(|number| u8::try_from(number).ok())
                 .expect("every carrier has a number"),
             age_ns: nanos(self.now.since(self.opened_at)),
             silence_ns: nanos(self.now.since(self.last_received_at)),
             detached_for_ns: nanos(self.now.since(self.marked_at)),
-            reconnect_ns: self.deadlines.client.map(remaining).expect("Reconnect is armed while suspended"),
+            reconnect_ns: reconnect.map_or(nanos(timeouts.reconnect_window), remaining),
             idle_ns: self.deadlines.idle.map(remaining),
             lifetime_ns: self.lifetime_end(timeouts).map(remaining),
             unconfirmed: self.unconfirmed,
             events: self.events,
             outbox: self.outbox.snapshot(),
-        })
+        }
     }
 }
 
@@ -91,6 +99,27 @@ impl<C> Session<C> {
             unconfirmed: record.unconfirmed,
             events: record.events,
         })
+    }
+}
+
+impl<C> Session<C> {
+    /// Like [`Self::restore`], but the client was connected to the other process. The session counts as attached until
+    /// the client connects to this one, as between polls, or until
+    /// [`Input::Detach`](crate::session::Input::Detach).
+    ///
+    /// # Errors
+    /// Returns [`BadRecord`] if the record is inconsistent.
+    pub fn restore_attached(
+        now: Timestamp,
+        record: &SessionRecord,
+        outbox: Outbox<C>,
+        timeouts: &SessionTimeouts,
+    ) -> Result<Self, BadRecord> {
+        let mut session = Self::restore(now, record, outbox)?;
+        session.set_phase(Phase::BetweenPolls);
+        session.marked_at = now;
+        session.deadlines.arm(Deadline::PollGap, now + timeouts.poll_gap);
+        Ok(session)
     }
 }
 

@@ -16,6 +16,7 @@
 //! A message may be in several logs: its channel's, and those of the patterns matching the channel. `overlap`
 //! explains how a session that reads several of them receives the message only once.
 
+mod after_loss;
 mod log_handle;
 mod notice;
 mod notices;

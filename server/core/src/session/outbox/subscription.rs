@@ -87,6 +87,16 @@ impl<C> Subscription<C> {
         self.notice()?.sent_after
     }
 
+    /// Continues at `cursor`, as if the subscription began there. Forgets everything that was sent, except for a
+    /// notice.
+    pub(super) fn restart(&mut self, cursor: u64, gap: bool) {
+        (self.start, self.cursor, self.gap) = (cursor, cursor, gap);
+        (self.evicted, self.evicted_unknown_gap, self.successor) = (None, false, None);
+        let notice = self.notice();
+        self.rare = None;
+        self.set_notice(notice);
+    }
+
     /// Moves the cursor past messages that the log no longer has.
     pub(super) fn skip_missing(&mut self, missing: (u64, u64)) {
         self.cursor = missing.1;

@@ -5,7 +5,7 @@ use super::notice::EndReason;
 /// Identifies a subscription of one outbox while it exists. Slots are reused, so a stale one may refer to a
 /// different subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SubscriptionSlot(pub(super) u32);
+pub struct SubscriptionSlot(pub(in crate::session) u32);
 
 /// Behaviour of a full ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
