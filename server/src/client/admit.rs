@@ -118,6 +118,9 @@ impl Services {
             AttachRefusal::TooManyConnections => {
                 (RefusalReason::Overloaded, "limits.max_connections or limits.max_connections_per_address")
             }
+            AttachRefusal::Unavailable => {
+                (RefusalReason::Overloaded, "the sessions in Redis are unavailable")
+            }
             AttachRefusal::TooManySessions => (RefusalReason::Overloaded, "limits.max_sessions"),
             AttachRefusal::TooManyNewSessions => {
                 (RefusalReason::SessionRate, "limits.sessions_per_second_per_address")

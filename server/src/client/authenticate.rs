@@ -125,7 +125,7 @@ impl Services {
     ) -> Option<Identity> {
         let session = self.sessions.find(resume)?;
         // A client that reports a `seq` that was never sent would get another session.
-        if seq.is_some_and(|seq| seq > session.seq()) {
+        if seq.is_some_and(|seq| !session.may_have_sent(seq)) {
             return None;
         }
         let identity = session.identity();

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use encke_core::close::CloseCode;
 use hyper::Request;
@@ -8,7 +9,7 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORI
 use crate::auth::{Auth, Identity, RefusedOrigin, bearer};
 use crate::http::ApiError;
 use crate::http::request::parameters;
-use crate::session::Arrival;
+use crate::session::{Arrival, ClaimedSession};
 
 /// The parts of a request that concern its client, apart from the query.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct Caller {
     /// Result of the asynchronous authentication, if there was one.
     pub(super) decision: Option<AuthDecision>,
     pub(crate) arrival: Arrival,
+    /// Session that was claimed for the client. It waits for the client as long as this exists.
+    _claimed: Option<Arc<ClaimedSession>>,
 }
 
 /// The client's identity, or the close code that refuses it.
@@ -55,6 +58,7 @@ impl Caller {
                 .map_err(Box::new),
             decision: None,
             arrival: Arrival::default(),
+            _claimed: None,
         }
     }
 
@@ -66,6 +70,19 @@ impl Caller {
     /// Adds the result of the asynchronous authentication.
     pub(crate) fn with_decision(self, decision: Option<AuthDecision>) -> Self {
         Self { decision, ..self }
+    }
+
+    /// Adds the outcome of claiming the client's session. A client whose session is not available is refused.
+    pub(crate) fn with_claim(self, claimed: Result<Option<ClaimedSession>, CloseCode>) -> Self {
+        match claimed {
+            Ok(claimed) => Self { _claimed: claimed.map(Arc::new), ..self },
+            Err(code) => self.with_decision(Some(AuthDecision { identity: Err(code), only_resume: false })),
+        }
+    }
+
+    /// Whether an asynchronous step has already identified or refused the client.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.decision.is_some()
     }
 
     /// Whether the client may only resume its session. If the session has just ended, the client has to

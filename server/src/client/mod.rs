@@ -16,6 +16,7 @@ mod presence_replies;
 mod refusal;
 mod retry;
 mod services;
+mod shared_session;
 
 pub(crate) use access::Access;
 pub(crate) use admit::AdmitRequest;

@@ -15,7 +15,7 @@ use futures_util::future::select;
 use super::{Access, PartialMessageSender, PresenceReplies, SharedLimits};
 use crate::admission::PartialMessage;
 use crate::reminders::Reminders;
-use crate::session::{SessionCell, SessionLogs, SessionRef, Sessions, Transport};
+use crate::session::{SessionCell, SessionLogs, SessionRef, Sessions, SharedSessions, Transport};
 
 pub(crate) type ConnectionParking = parking::Parking<(SessionRef, ConnectionId)>;
 
@@ -31,6 +31,8 @@ pub(crate) struct Services {
     pub(crate) engine_health: Option<Arc<RedisHealth>>,
     /// Users that are online on any server, if several servers share them.
     pub(crate) shared_users: Option<Arc<SharedUsers>>,
+    /// Sessions that several servers share. `None` if a session resumes only on its own server.
+    pub(crate) shared_sessions: Option<Arc<SharedSessions>>,
     /// The trace exporter, if traces are exported.
     pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) metrics: Arc<Metrics>,

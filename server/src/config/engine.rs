@@ -27,6 +27,7 @@ pub(super) struct RawEngine {
     database: u32,
     prefix: String,
     allow_eviction: bool,
+    pub(super) share_sessions: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -61,6 +62,7 @@ impl Validator<'_> {
             for (key, value) in strings.chain(raw.tls_files()) {
                 self.require(is_unset(value), key, "needs engine.kind = \"redis\"");
             }
+            self.require(!raw.share_sessions, "engine.share_sessions", "needs engine.kind = \"redis\"");
             return Ok(EngineConfig::Memory);
         }
         let place = self.place(raw);

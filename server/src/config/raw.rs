@@ -104,6 +104,12 @@ pub(super) fn resolve(mut layers: Layers, insecure: bool) -> Result<Config, Conf
     checks.limits(&raw.limits);
     checks.log(&raw.log);
     checks.shutdown(&raw.shutdown);
+    let is_moved_once = raw.shutdown.snapshot.is_none() || !raw.engine.share_sessions;
+    checks.require(
+        is_moved_once,
+        "engine.share_sessions",
+        "cannot be combined with shutdown.snapshot: the other servers continue the sessions",
+    );
     let engine = checks.engine(&raw.engine, &raw.channel, &raw.namespace, max_message);
     checks.namespaces(&raw.namespace, &raw.channel, max_message, raw.engine.kind);
     let webhooks = checks.webhooks(raw.webhook);
@@ -135,6 +141,7 @@ pub(super) fn resolve(mut layers: Layers, insecure: bool) -> Result<Config, Conf
         offline_after: raw.session.offline_after.0,
         max_unacked: raw.session.max_unacked,
         engine: engine.unwrap_or(EngineConfig::Memory),
+        share_sessions: raw.engine.share_sessions,
         channel: raw.channel.resolve(&raw.namespace),
         bayeux: raw.bayeux,
         park_after: raw.parking.after.0,

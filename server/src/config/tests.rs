@@ -77,6 +77,19 @@ fn errors_name_the_key_and_where_it_was_set() {
         ),
         (&["timers.workers=0"], "must be from 1 to 256"),
         (&["timers.workers=many"], "`timers.workers`"),
+        (
+            &["engine.share_sessions=true"],
+            "(set by --set engine.share_sessions): needs engine.kind = \"redis\"",
+        ),
+        (
+            &[
+                "engine.kind=redis",
+                "engine.url=redis://127.0.0.1",
+                "engine.share_sessions=true",
+                "shutdown.snapshot=/tmp/snapshot",
+            ],
+            "cannot be combined with shutdown.snapshot",
+        ),
         (&["shutdown.snapshot_max_age=0s"], "must be longer than 0: no snapshot would be read"),
         (&["timers.scheme=sundial"], "`timers.scheme` (set by --set timers.scheme): "),
         (&["timers.tick=0s"], "must be from 1ms to 1s"),

@@ -43,6 +43,8 @@ pub struct Config {
     /// Capacity of a session's replay ring, in messages.
     pub max_unacked: usize,
     pub engine: EngineConfig,
+    /// Whether the servers that share channels share their sessions, too.
+    pub share_sessions: bool,
     pub channel: ChannelConfig,
     /// How long a client may read more slowly than [`Limits::slowest_reader`] allows.
     pub write_timeout: Duration,

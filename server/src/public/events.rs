@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use encke_core::close::CloseCode;
 use encke_core::session::ConnectionKind;
-use hyper::header::{CONNECTION, HeaderName, HeaderValue, ORIGIN};
+use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use hyper::{Request, StatusCode};
 
 use super::cors::{self, Cookies};
@@ -27,11 +27,9 @@ pub(crate) fn accept<B>(
     services: &Services,
     has_ended: impl Fn() -> bool,
 ) -> Result<Accepted, Box<Reply>> {
-    // Allow the page to read why the stream was refused.
-    let refuse = |reply| Box::new(cors::allow(reply, caller, request.headers(), Cookies::Ignored));
     // 204 is the only response after which an `EventSource` does not try again.
     if caller.origin.is_ok() && last_event_id(request).is_some_and(|id| id == END_EVENT_ID) {
-        return Err(refuse(no_content()));
+        return Err(Box::new(cors::allow(no_content(), caller, request.headers(), Cookies::Ignored)));
     }
     let admit = || {
         services.check_origin(caller)?;
@@ -46,7 +44,19 @@ pub(crate) fn accept<B>(
             positions,
         })
     };
-    admit().map_err(|refusal: Refusal| refuse(refusal.reply(|code| send_away(code, services))))
+    admit().map_err(|refusal: Refusal| refused(refusal, caller, request.headers(), services))
+}
+
+/// Returns the response for a client that gets no session.
+pub(super) fn refused(
+    refusal: Refusal,
+    caller: &Caller,
+    headers: &HeaderMap,
+    services: &Services,
+) -> Box<Reply> {
+    let reply = refusal.reply(|code| send_away(code, services));
+    // Allow the page to read why the stream was refused.
+    Box::new(cors::allow(reply, caller, headers, Cookies::Ignored))
 }
 
 /// Reads the query. An `EventSource` reconnects with its original query; the `Last-Event-ID` header says
@@ -75,6 +85,11 @@ pub(super) fn read<B>(
         return Err(ApiError::bad_request("nothing to read: specify channels=a,b or a session to resume"));
     }
     Ok((query, positions))
+}
+
+/// Returns the resume token in the id of the last event that the client has received.
+pub(super) fn token_in_last_event_id<B>(request: &Request<B>) -> Option<String> {
+    EventId::parse(&last_event_id(request)?).map(|id| id.token)
 }
 
 /// Returns the id of the last event that the client has received. Some implementations of `EventSource` send

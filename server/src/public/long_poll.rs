@@ -60,10 +60,18 @@ pub(crate) fn accept<B>(
         let channels = channels.into_iter().map(|channel| (channel, StartPosition::Newest(last))).collect();
         Ok(Accepted { attached, writer: ResponseWriter::json(), is_due, channels, headers, keep_alive })
     };
-    admit().map_err(|refusal: Refusal| {
-        let reply = refusal.reply(|code| send_away(code, services));
-        Box::new(finish(reply, caller, request.headers()))
-    })
+    admit().map_err(|refusal: Refusal| refused(refusal, caller, request.headers(), services))
+}
+
+/// Returns the response for a client that gets no session.
+pub(super) fn refused(
+    refusal: Refusal,
+    caller: &Caller,
+    headers: &HeaderMap,
+    services: &Services,
+) -> Box<Reply> {
+    let reply = refusal.reply(|code| send_away(code, services));
+    Box::new(finish(reply, caller, headers))
 }
 
 /// Maximum number of bytes of replies before another command of the same request is carried out. A client may
@@ -178,10 +186,7 @@ pub(crate) fn session<B>(
 ) -> Result<SessionHandle, Box<Reply>> {
     let found = services.check_origin(caller).map_err(Refusal::from);
     let found = found.and_then(|()| find(request, caller, services));
-    found.map_err(|refusal| {
-        let reply = refusal.reply(|code| send_away(code, services));
-        Box::new(finish(reply, caller, request.headers()))
-    })
+    found.map_err(|refusal| refused(refusal, caller, request.headers(), services))
 }
 
 fn find<B>(request: &Request<B>, caller: &Caller, services: &Services) -> Result<SessionHandle, Refusal> {

@@ -1,6 +1,7 @@
 //! The public listener, which serves clients: WebSocket upgrades, event streams, and long-polling.
 
 mod bayeux;
+mod claiming;
 mod context;
 mod cors;
 mod deadline;

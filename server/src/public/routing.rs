@@ -85,9 +85,9 @@ fn outcome(accepted: Result<SocketTakeover, Box<Reply>>, open_connection: OpenCo
 }
 
 /// A request, its client and its connection.
-struct Arrived {
-    request: Request<Incoming>,
-    caller: Caller,
+pub(super) struct Arrived {
+    pub(super) request: Request<Incoming>,
+    pub(super) caller: Caller,
     /// Whether another request may follow on the connection.
     keeps_alive: bool,
     peer: SharedSocket<TcpSocket>,
@@ -148,7 +148,16 @@ impl<'a> SessionlessConnection<'a> {
         {
             return context.report_refusal(RefusalReason::Query, error, caller).into();
         }
+        if context.shared_sessions.is_some() && session_request::uses_session(request) {
+            return self.claim_first(arrived);
+        }
+        self.authenticate_or_route(arrived)
+    }
+
+    pub(super) fn authenticate_or_route(&self, arrived: Arrived) -> Answer<'a> {
+        let context = &self.context.client;
         if context.access.may_need_async_auth()
+            && !arrived.caller.is_decided()
             && let Some(wanted) = session_request::read(&arrived.request, &context.settings)
             && context.needs_async_auth(&arrived.caller, wanted.token.as_deref())
         {

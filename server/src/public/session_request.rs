@@ -1,5 +1,6 @@
 //! Requests that may open or use a session. Their parameters are read in the same way as when the session is opened.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use encke_core::session::ConnectionKind;
@@ -9,6 +10,7 @@ use hyper::{Method, Request};
 use super::events;
 use super::query::{Query, parse_query};
 use crate::client::{AdmitRequest, ClientSettings};
+use crate::http::request::parameter;
 use crate::session::SessionRequest;
 
 /// Reads a request for a session. Returns `None` if the request is invalid or uses no session. Bayeux
@@ -38,4 +40,15 @@ pub(super) fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Option
         "/poll" => poll(),
         _ => None,
     }
+}
+
+/// Whether the request uses a session. False for Bayeux clients, whose messages name the session.
+pub(super) fn uses_session<B>(request: &Request<B>) -> bool {
+    matches!(request.uri().path(), "/ws" | "/events" | "/poll") && request.method() != Method::OPTIONS
+}
+
+/// Returns the resume token of a request that uses a session.
+pub(super) fn resume_token<B>(request: &Request<B>) -> Option<String> {
+    events::token_in_last_event_id(request)
+        .or_else(|| parameter(request.uri(), "resume").map(Cow::into_owned))
 }

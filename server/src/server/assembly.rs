@@ -26,7 +26,8 @@ use crate::issuer::Issuer;
 use crate::public::{self, BayeuxEndpoint};
 use crate::reminders::Reminders;
 use crate::session::{
-    Channels, OnlineUsers, SessionLimits, SessionLogs, SessionRef, SessionTable, Sessions, TableLimits,
+    Channels, OnlineUsers, SessionLimits, SessionLogs, SessionRef, SessionTable, Sessions, SharedSessions,
+    TableLimits,
 };
 
 /// Creates the channels, the sessions, and the other services shared by client connections.
@@ -45,7 +46,8 @@ pub(crate) fn client_services(
         sinks.users = Some(Arc::new(SharedUserSink(Arc::clone(users))));
     }
     let engine_users = shared_users.clone();
-    let mut health = None;
+    let (mut health, mut directory) = (None, None);
+    let (shared_executor, shared_timeouts) = (Arc::clone(&executor), Arc::clone(&timeouts));
     let mut client =
         client_services_on(config, timeouts, entropy, executor, sinks, |memory| match &config.engine {
             EngineConfig::Memory => Arc::new(memory),
@@ -59,13 +61,17 @@ pub(crate) fn client_services(
                     engine_entropy,
                     &engine_executor,
                     engine_users,
+                    config.share_sessions.then_some(config.session.reconnect_window),
                 );
-                health = Some(redis.health());
+                (health, directory) = (Some(redis.health()), redis.directory());
                 Arc::new(redis)
             }
         });
     client.engine_health = health;
     client.shared_users = shared_users;
+    client.shared_sessions = directory.map(|directory| {
+        SharedSessions::start(&client.sessions, directory, shared_timeouts, shared_executor)
+    });
     client
 }
 
@@ -112,6 +118,7 @@ pub(crate) fn client_services_on(
         Arc::clone(&executor),
         events,
         users.map(|sink| OnlineUsers::new(sink, config.offline_after)),
+        config.share_sessions.then(Arc::default),
     );
     let reminders = Arc::new(Reminders::new(
         limits.max_reminders,
@@ -155,6 +162,7 @@ pub(crate) fn client_services_on(
         reminders,
         engine_health: None,
         shared_users: None,
+        shared_sessions: None,
         tracer,
         metrics,
         entropy,

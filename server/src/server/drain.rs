@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::Server;
 use super::persistence::{begin_move, finish_move};
 use crate::public;
+use crate::session::SharedSessions;
 use crate::snapshot::ReservedFile;
 
 /// Result of [`Server::drain`].
@@ -35,7 +36,10 @@ impl Server {
         let reserved = match path {
             Some(path) => begin_move(path, client).map(|file| (path, file)),
             None => {
-                client.sessions.drain();
+                match &client.shared_sessions {
+                    Some(shared) => self.leave_sessions(shared, hurry),
+                    None => client.sessions.drain(),
+                }
                 None
             }
         };
@@ -50,6 +54,23 @@ impl Server {
         self.log_losses();
         self.runtime.block_on(client.logs.engine.leave().into_future());
         DrainOutcome { connections_left, is_snapshot_lost: path.is_some() && !is_saved }
+    }
+
+    /// Moves all sessions to the other servers, for a limited time. They adopt the remaining sessions when this server's
+    /// lease has ended.
+    fn leave_sessions(&self, shared: &SharedSessions, hurry: &CancellationToken) {
+        let timeout = self.public.client.timeouts.sleep(self.drain);
+        self.runtime.block_on(async {
+            let hurried = pin!(hurry.cancelled());
+            select(select(timeout, hurried), pin!(shared.drain(self.drain / 2))).await;
+        });
+        let left = self.public.client.sessions.table.registry().len();
+        if left > 0 {
+            tracing::error!(
+                left,
+                "sessions were not released in time: other servers adopt them later, with gaps"
+            );
+        }
     }
 
     /// Writes the snapshot. If this fails, waits until the ended sessions are reported, and returns `false`.

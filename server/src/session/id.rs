@@ -112,6 +112,10 @@ impl ResumeSecret {
 pub(crate) struct SecretDigest(pub(super) [u8; 32]);
 
 impl SecretDigest {
+    pub(super) const fn bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     pub(super) fn is_of(&self, secret: &ResumeSecret) -> bool {
         self.0.ct_eq(&secret.digest().0).into()
     }

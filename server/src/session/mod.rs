@@ -15,21 +15,21 @@ mod id;
 mod lifecycle;
 mod panics;
 mod session_ref;
+mod sharing;
 mod subscriptions;
 mod table;
 mod transport;
 
 pub(crate) use arrival::Arrival;
 pub(crate) use channels::{Channel, Channels, SessionLogs, SessionOutbox};
-#[cfg(feature = "fuzzing")]
-pub(crate) use id::ResumeToken;
 pub use id::SessionId;
-pub(crate) use id::{ExposedToken, InvalidSessionId};
+pub(crate) use id::{ExposedToken, InvalidSessionId, ResumeToken};
 pub(crate) use lifecycle::{
     AttachRefusal, AttachRequest, Attached, EventSink, OnlineUsers, RestoredSessions, SessionRequest,
     Sessions, UserSink,
 };
 pub(crate) use session_ref::SessionRef;
+pub(crate) use sharing::{ClaimedSession, SharedSessions};
 pub(crate) use subscriptions::{
     Backlog, ClientInput, CommandSource, DeliveryBatch, DeliveryWriter, DirectMessageError, JoinAuthoriser,
     SessionLimits, SubscribeError, SubscribeOutcome, take_batch,

@@ -117,6 +117,13 @@ impl SessionMetrics {
         }
     }
 
+    /// Records that a session in this phase continues on another server.
+    pub fn left(&self, phase: Phase) {
+        if let Some(gauge) = self.gauge(phase) {
+            gauge.dec();
+        }
+    }
+
     fn gauge(&self, phase: Phase) -> Option<&Gauge> {
         match phase {
             Phase::Attached(_) | Phase::BetweenPolls => Some(&self.attached),

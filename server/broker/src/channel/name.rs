@@ -97,7 +97,7 @@ impl ChannelName {
     }
 
     /// Parses the name of a log written by an earlier process, whose version may have allowed dots.
-    pub(super) fn from_log(text: &str) -> Result<Self, InvalidChannelName> {
+    pub fn from_log(text: &str) -> Result<Self, InvalidChannelName> {
         let is_direct = [TO_SESSION, TO_USER].iter().any(|to| text.len() > to.len() && text.starts_with(to));
         if is_direct { Ok(Self(text.into())) } else { Self::new_allowing_dots(text, usize::MAX) }
     }

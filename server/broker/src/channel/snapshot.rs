@@ -224,13 +224,19 @@ impl<S: Subscriber> Channels<S> {
         if let Some(ended) = restored.ended.get(&number) {
             return Some(Arc::clone(ended));
         }
-        let epoch = LogEpoch { last: channel.last_offset(), ..LogEpoch::with_id(channel.shared_epoch()) };
-        let account = CreatorAccount::new(channel.account().creator().clone());
-        let (name, new_number) = (channel.name().clone(), self.table().next_number());
-        let ended = self.table().new_channel(name, account, new_number, epoch);
-        self.retention().retire_unlisted(&ended);
+        let ended = self.stand_in(channel, channel.shared_epoch(), channel.last_offset());
         restored.ended.insert(number, Arc::clone(&ended));
         Some(ended)
+    }
+
+    /// Creates an empty log in place of an earlier log of a channel, whose last message was `last`.
+    pub fn stand_in(&self, channel: &Channel<S>, epoch: Arc<str>, last: u64) -> Arc<Channel<S>> {
+        let epoch = LogEpoch { last, ..LogEpoch::with_id(epoch) };
+        let account = CreatorAccount::new(channel.account().creator().clone());
+        let (name, number) = (channel.name().clone(), self.table().next_number());
+        let ended = self.table().new_channel(name, account, number, epoch);
+        self.retention().retire_unlisted(&ended);
+        ended
     }
 
     /// Completes the restore after all subscribers have been restored: enforces limits again, and marks logs

@@ -161,7 +161,7 @@ impl<S: Copy> Channel<S> {
 
     /// Returns the offset of the last message of an epoch that is valid in this log. `None` if the epoch is
     /// unknown.
-    fn continued_up_to(&self, epoch: &str) -> Option<u64> {
+    pub fn continued_up_to(&self, epoch: &str) -> Option<u64> {
         if *self.epoch == *epoch {
             return Some(u64::MAX);
         }

@@ -6,6 +6,7 @@
 //! can always respond immediately.
 
 mod backoff;
+mod directory;
 mod error;
 mod log_engine;
 mod memory;
@@ -14,6 +15,10 @@ mod redis;
 mod response;
 
 pub use backoff::RetryBackoff;
+pub use directory::{
+    DirectoryListener, DirectoryReply, DirectoryRequest, GrantedSession, LEASE, LeaseRenewal, RecordWrite,
+    SecretHash, ServerMessage, SessionDirectory, SessionKey,
+};
 pub use error::EngineError;
 pub use log_engine::{History, LogEngine};
 pub use memory::MemoryEngine;

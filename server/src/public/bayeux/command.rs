@@ -5,7 +5,7 @@ use encke_core::dialect::TextSink;
 use encke_core::dialect::bayeux::{Advice, BadMessage, Bayeux, ClientMessage, MessageKind, MessageReply};
 use encke_core::session::Phase;
 
-use super::session::{Requester, check_command, session};
+use super::session::{FoundSession, Requester, check_command, session};
 use crate::client::bayeux::refuse_with;
 use crate::client::{Services, retry_delay};
 use crate::commands::{self as client_commands, CommandContext};
@@ -64,24 +64,24 @@ async fn command(
     services: &Arc<Services>,
     replies: &mut Replies,
 ) -> bool {
-    let found = session(&message, services).and_then(|session| {
-        check_command(&message, &session, requester, services)?;
-        Ok(session)
+    let found = session(&message, requester.caller.address, services).await.and_then(|found| {
+        check_command(&message, &found.session, requester, services)?;
+        Ok(found)
     });
-    let session = match found {
-        Ok(session) => session,
+    let FoundSession { session, .. } = &match found {
+        Ok(found) => found,
         Err(refused) => {
             replies.push(&refused);
             return false;
         }
     };
-    services.count_request(&session).await;
+    services.count_request(session).await;
     if message.kind() == MessageKind::Connect {
         // Answer immediately: only one `/meta/connect` of a request is held.
         replies.push(&message.reply_to().reply().succeeded().to_json());
     } else {
         let source = CommandSource::request(requester.caller.address);
-        let context = CommandContext { session: &session, services, source };
+        let context = CommandContext { session, services, source };
         carry_out(message, context, replies).await;
     }
     true

@@ -77,7 +77,7 @@ fn read(message: &ClientMessage<'_>, session: &SessionCell) -> Result<ConnectOpt
     let reply_to = message.reply_to();
     let bad = |error: &str| reply_to.reply().failed_with(400, error).to_json();
     let connect = message.connect().map_err(|error| bad(&error.to_string()))?;
-    if connect.acknowledged.is_some_and(|seq| seq > session.seq()) {
+    if connect.acknowledged.is_some_and(|seq| !session.may_have_sent(seq)) {
         return Err(reply_to.reply().ack_out_of_range().to_json());
     }
     Ok(connect)

@@ -85,6 +85,8 @@ pub(super) async fn handshake(
 ) -> Result<String, RefusalReply> {
     let OpenedSession { attached, greeting, .. } =
         open(message, requester, requester.caller.arrival, POLL, context).await?;
+    // A new session is not refused.
+    _ = context.client.confirm_session(&attached, requester.caller.address).await;
     let attachment = Attachment::new(attached, Arc::clone(&context.client));
     attachment.notify_session(ConnectionInput::Sent);
     attachment.notify_session(ConnectionInput::Answered { pause: Duration::ZERO });

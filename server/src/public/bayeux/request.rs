@@ -6,7 +6,7 @@ use hyper::{Method, Request, Version};
 use super::command::commands;
 use super::connect::connect;
 use super::handshake::handshake;
-use super::session::{Requester, session};
+use super::session::{FoundSession, Requester, session, unavailable};
 use super::{browser, callback};
 #[cfg(feature = "simulation")]
 use crate::client;
@@ -146,14 +146,30 @@ impl BayeuxRequest {
         let is_alone = parsed.len() == 1;
         // Look up the session first, because other messages of the request may end it.
         let is_connect = |message: &&ClientMessage<'_>| message.kind() == MessageKind::Connect;
-        let connected = parsed.iter().flatten().find(is_connect).map(|it| session(it, &context.client));
+        let address = self.requester.caller.address;
+        let connected = match parsed.iter().flatten().find(is_connect) {
+            Some(message) => Some(session(message, address, &context.client).await),
+            None => None,
+        };
         let (replies, connects) = commands(parsed, &self.requester, &context.client, &has_session).await;
         let Some((message, session)) = connects.zip(connected) else {
             return Err(self.reply(&[replies.0.as_bytes()]));
         };
         let requester = &self.requester;
-        let connected =
-            session.and_then(|session| connect(&message, &session, requester, is_alone, has_ended, context));
+        let connected = match session {
+            Ok(FoundSession { session, .. }) => {
+                match connect(&message, &session, requester, is_alone, has_ended, context) {
+                    Ok(connected) => {
+                        let confirmed = context.client.confirm_session(&connected.0, address).await;
+                        confirmed
+                            .map(|()| connected)
+                            .map_err(|refusal| unavailable(&message, refusal.close_code(), &context.client))
+                    }
+                    Err(refused) => Err(refused),
+                }
+            }
+            Err(refused) => Err(refused),
+        };
         match connected {
             Ok((attached, mut writer, is_due)) => {
                 has_session();

@@ -1,14 +1,16 @@
 //! The client of a message, its session and its identity.
 
+use std::net::IpAddr;
+
 use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
-use encke_core::dialect::bayeux::{BadMessage, ClientMessage, MessageKind};
+use encke_core::dialect::bayeux::{Advice, BadMessage, ClientMessage, MessageKind, MessageReply};
 use hyper::HeaderMap;
 
 use crate::auth::Identity;
 use crate::client::bayeux::refuse_with;
-use crate::client::{Caller, Refusal, Services, TokenRule};
-use crate::session::{SessionCell, SessionHandle};
+use crate::client::{Caller, Refusal, Services, TokenRule, retry_delay};
+use crate::session::{ClaimedSession, SessionCell, SessionHandle};
 
 /// Client that sends messages, in an HTTP request or on a WebSocket.
 pub(crate) struct Requester {
@@ -22,19 +24,45 @@ pub(crate) struct Requester {
 /// Reply that refuses a message.
 pub(super) type RefusalReply = String;
 
-/// Finds the session of a message. Its client must speak Bayeux: with another dialect, the token that it has for
-/// resuming does not authenticate messages.
-pub(super) fn session(
+/// Session of a message. As long as this exists, a session that was claimed from another server waits for its client.
+pub(super) struct FoundSession {
+    pub(super) session: SessionHandle,
+    _claimed: Option<ClaimedSession>,
+}
+
+/// Finds the session of a message, on this server or on another one. Its client must speak Bayeux: with another
+/// dialect, the token that it has for resuming does not authenticate messages.
+pub(super) async fn session(
     message: &ClientMessage<'_>,
+    address: IpAddr,
     services: &Services,
-) -> Result<SessionHandle, RefusalReply> {
+) -> Result<FoundSession, RefusalReply> {
     let token = message.client_id().ok();
+    let _claimed = match &token {
+        Some(token) => {
+            let may_take = message.kind() == MessageKind::Connect;
+            let claimed = services.claim_session(token, may_take, address).await;
+            claimed.map_err(|code| unavailable(message, code, services))?
+        }
+        None => None,
+    };
     let found = token.as_deref().and_then(|token| services.sessions.find(token));
     let found = found.filter(|session| session.dialect() == DialectName::Bayeux);
-    found.ok_or_else(|| match token.and_then(|token| services.sessions.unreported_end(&token)) {
-        Some(code) => refusal_reply(message, code, services),
-        None => message.reply_to().reply().unknown_session().to_json(),
-    })
+    let session =
+        found.ok_or_else(|| match token.and_then(|token| services.sessions.unreported_end(&token)) {
+            Some(code) => refusal_reply(message, code, services),
+            None => message.reply_to().reply().unknown_session().to_json(),
+        })?;
+    Ok(FoundSession { session, _claimed })
+}
+
+/// Returns the reply to a client whose session is not available at the moment.
+pub(super) fn unavailable(message: &ClientMessage<'_>, code: CloseCode, services: &Services) -> RefusalReply {
+    if code != CloseCode::Overloaded {
+        return refusal_reply(message, code, services);
+    }
+    let advice = Some(Advice::pause(retry_delay(code, &services.entropy)));
+    MessageReply { advice, ..message.reply_to().reply().failed_with(503, code.reason()) }.to_json()
 }
 
 /// Checks that the client may send a command to this session.

@@ -14,7 +14,7 @@ use futures_util::future::{BoxFuture, OptionFuture};
 use super::command::{Replies, commands};
 use super::connect::{WEBSOCKET, resume};
 use super::handshake::{OpenedSession, open};
-use super::session::{Requester, refusal_reply, session};
+use super::session::{FoundSession, Requester, refusal_reply, session, unavailable};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, unsubscribed};
 use crate::connection::transport::websocket::{
@@ -23,7 +23,7 @@ use crate::connection::transport::websocket::{
 use crate::connection::{Connection, Ending, Parkable, Socket, drive};
 use crate::public::context::{Context, NotServed};
 use crate::public::deadline::{ConnectionDeadline, RequestTimeout, serve_until};
-use crate::session::{Arrival, Attached, SessionHandle};
+use crate::session::{Arrival, Attached};
 
 /// An upgrade request that was answered with 101.
 pub(crate) struct SocketUpgrade {
@@ -224,10 +224,20 @@ async fn read(
     }
     let mut refused = None;
     if let Some(message) = first(MessageKind::Connect) {
-        let found = session(message, client);
+        let address = requester.caller.address;
+        let found = session(message, address, client).await;
         let resume =
-            |session: &SessionHandle| resume(message, session, requester, (arrival, has_ended), client);
-        match found.as_ref().map_err(Clone::clone).and_then(resume) {
+            |found: &FoundSession| resume(message, &found.session, requester, (arrival, has_ended), client);
+        let resumed = match found.as_ref().map_err(Clone::clone).and_then(resume) {
+            Ok(resumed) => {
+                let confirmed = client.confirm_session(&resumed.0, address).await;
+                confirmed
+                    .map(|()| resumed)
+                    .map_err(|refusal| unavailable(message, refusal.close_code(), client))
+            }
+            Err(refused) => Err(refused),
+        };
+        match resumed {
             Ok((attached, acknowledged)) => {
                 let client_id = attached.session.resume_token().expose();
                 let dialect = BayeuxSocket::new(&client_id, acknowledged);
@@ -241,7 +251,7 @@ async fn read(
     let (mut replies, _) = commands(parsed, requester, client, || {}).await;
     if let Some((reply, found, over)) = refused {
         // Another Bayeux message in the same array may have ended the session.
-        let is_over = found.is_ok_and(|session| session.phase() == Phase::Closed(CloseReason::Client));
+        let is_over = found.is_ok_and(|found| found.session.phase() == Phase::Closed(CloseReason::Client));
         replies.push(if is_over { &over } else { &reply });
     }
     Ok(Err(format!("[{}]", replies.0)))

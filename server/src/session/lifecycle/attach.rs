@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::DialectName;
-use encke_core::session::{Attach, ConnectionId, Input, Outputs, Phase, Session, StepContext};
+use encke_core::session::{Attach, ConnectionId, DeliveryMode, Input, Outputs, Phase, Session, StepContext};
 
 use super::attach_request::{AttachRefusal, AttachRequest, Attached};
 use super::sessions::Sessions;
@@ -11,7 +11,9 @@ use crate::admission::Permit;
 use crate::auth::Identity;
 use crate::session::arrival::Arrival;
 use crate::session::id::{ResumeSecret, ResumeToken, SessionId};
-use crate::session::table::{Mailbox, PollAdvice, SessionCell, SessionHandle, SessionState, token_deadline};
+use crate::session::table::{
+    Mailbox, PollAdvice, SessionCell, SessionHandle, SessionState, SharedState, token_deadline,
+};
 
 impl Sessions {
     /// Attaches a connection to the session it asks for, or to a new one. A connection without a permit may
@@ -131,6 +133,7 @@ impl Sessions {
             if !mailbox.has_permit() && !state.has_permit() {
                 return Err(AttachRefusal::TooManyConnections);
             }
+            continue_if_outdated(state, &attach);
             state.machine.handle(step, Input::Attach(attach));
             let accepted = state.machine.phase() == Phase::Attached(attach.connection);
             if accepted {
@@ -144,6 +147,9 @@ impl Sessions {
                 state.arrival = request.arrival;
                 state.set_upgraded(request.wanted.upgraded);
                 state.identity = request.identity.clone();
+                if let Some(shared) = state.shared_mut() {
+                    shared.is_outdated = false;
+                }
             }
             Ok(accepted)
         });
@@ -180,6 +186,9 @@ impl Sessions {
             rare: None,
         };
         state.set_upgraded(request.wanted.upgraded);
+        if let Some(writes) = &self.lifecycle.writes {
+            state.set_shared(SharedState::opened(writes));
+        }
         let (id, secret) = (SessionId::random(&self.entropy), ResumeSecret::random(&self.entropy));
         let session = self.table.occupy(id, Some(secret), state);
         let session = session.ok_or(AttachRefusal::TooManySessions)?;
@@ -194,6 +203,9 @@ impl Sessions {
         self.lifecycle.step(&session, |state, step| {
             step.outputs.extend(outputs);
             self.table.add_to_users(&session, state);
+            if let Some(shared) = state.shared_mut() {
+                shared.enqueue(session.reference(), false);
+            }
             if let Some(online) = &self.lifecycle.online {
                 online.opened(session.reference(), state);
             }
@@ -236,6 +248,18 @@ impl Sessions {
             self.subscriptions.subscribe_to_user_log(session, user);
         }
         self.subscriptions.join_token_channels(session, identity, &Identity::ANONYMOUS);
+    }
+}
+
+/// Continues the stream of a client that may have received messages from a server that has failed. A client that
+/// reports no seq, and accepts duplicates, receives everything after the record.
+fn continue_if_outdated(state: &mut SessionState, attach: &Attach) {
+    if !state.shared().is_some_and(|shared| shared.is_outdated) {
+        return;
+    }
+    let outbox = state.machine.outbox_mut();
+    if attach.seq.map_or(attach.delivery == DeliveryMode::AtMostOnce, |seq| seq > outbox.seq()) {
+        outbox.continue_after_loss(attach.seq, |it| it.channel.read().bounds(), |_| None);
     }
 }
 

@@ -78,6 +78,8 @@ pub(crate) enum AttachRefusal {
     SessionGone,
     /// The session ended with this code while it had no connection, and its client has not been notified yet.
     Ended(CloseCode),
+    /// The directory of sessions does not respond, or another server does not release the session.
+    Unavailable,
     /// The connection has already ended, and its client is connected over a newer one.
     AlreadyReconnected,
 }

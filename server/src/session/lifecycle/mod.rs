@@ -3,6 +3,7 @@
 
 mod attach;
 mod attach_request;
+mod directory_changes;
 mod ended_sessions;
 mod event_sink;
 mod online_users;

@@ -19,6 +19,7 @@ impl Lifecycle {
             let is_theirs = state.identity.is_same_user(identity);
             if is_theirs && source.is_current(state) {
                 before = Some(std::mem::replace(&mut state.identity, identity.clone()));
+                state.note_change(session.reference());
                 let expires = identity
                     .expires()
                     .map(|expires| token_deadline(expires, self.timeouts.clock(), step.now));

@@ -15,7 +15,7 @@ use super::step::Lifecycle;
 use crate::auth::Revocations;
 use crate::session::channels::SessionLogs;
 use crate::session::subscriptions::{SessionLimits, Subscriptions};
-use crate::session::table::SessionTable;
+use crate::session::table::{DirectoryWrites, SessionTable};
 
 /// Values of [`Sessions::shutdown`].
 const RUNNING: u8 = 0;
@@ -50,6 +50,7 @@ impl Sessions {
         executor: Arc<dyn Executor>,
         events: Box<dyn EventSink>,
         online: Option<OnlineUsers>,
+        writes: Option<Arc<DirectoryWrites>>,
     ) -> Arc<Self> {
         let table = Arc::clone(logs.channels.registry());
         let subscriptions =
@@ -62,6 +63,7 @@ impl Sessions {
             Arc::clone(&metrics),
             events,
             online,
+            writes,
         );
         Arc::new(Self {
             table,
@@ -98,6 +100,11 @@ impl Sessions {
     /// Ends all sessions, and refuses new ones.
     pub(crate) fn drain(&self) {
         self.shut_down(DRAINING, Input::Close(CloseReason::Draining));
+    }
+
+    /// Refuses new connections, because the sessions move to other servers.
+    pub(crate) fn begin_moving(&self) {
+        self.shutdown.store(MOVING, Ordering::Release);
     }
 
     /// Prepares all sessions to continue in another process, and refuses new ones.

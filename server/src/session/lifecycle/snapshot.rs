@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use encke_base::quota::QuotaOwner;
 use encke_broker::channel::RestoredLogs;
-use encke_core::session::{Phase, Session};
+use encke_core::session::{OutboxRecord, Phase, Session, SessionRecord};
 
 use super::sessions::Sessions;
 use crate::auth::Identity;
 use crate::session::arrival::Arrival;
 use crate::session::channels::{Channel, SessionOutbox};
-use crate::session::id::SecretDigest;
+use crate::session::id::{ResumeSecret, SecretDigest};
 use crate::session::panics::unless_panicked;
 use crate::session::session_ref::SessionRef;
 use crate::session::table::{
@@ -89,10 +89,26 @@ impl Sessions {
         let machine = state.machine.snapshot(self.lifecycle.settings())?;
         let channels =
             state.machine.outbox().channels().map(|subscription| Arc::clone(&subscription.channel));
+        let channels = channels.collect();
+        Some((self.record_of(session, &state, digest, machine), channels))
+    }
+
+    /// Returns the record of a session, with this record of its state machine.
+    pub(crate) fn record_of(
+        &self,
+        session: &SessionCell,
+        state: &SessionState,
+        digest: SecretDigest,
+        machine: SessionRecord,
+    ) -> StoredSession {
         let subscriptions = state.machine.outbox().subscriptions().map(|it| it.channel);
         let unlisted = subscriptions.filter(|it| !it.channel.is_listed(it.key)).map(|it| it.channel.name());
         let online = self.lifecycle.online.as_ref();
-        let stored = StoredSession {
+        let position = state.eviction_position().map(|position| position.owner.clone());
+        let owner = position
+            .or_else(|| Some(QuotaOwner::new(state.identity.shared_user(), state.address()?)))
+            .unwrap_or(QuotaOwner::Operator);
+        StoredSession {
             id: session.id().bytes(),
             secret_digest: digest.0,
             machine,
@@ -101,15 +117,11 @@ impl Sessions {
             advised_all: state.poll_advice.all,
             advised_pause: state.poll_advice.pause,
             identity: state.identity.record(),
-            owner: state
-                .eviction_position()
-                .map_or(QuotaOwner::Operator, |position| position.owner.clone())
-                .to_text(),
+            owner: owner.to_text(),
             renames: state.renames().iter().map(StoredRename::from).collect(),
             unlisted: unlisted.map(|name| name.as_str().to_owned()).collect(),
-            is_online: online.is_some_and(|online| online.contains(session.reference(), &state)),
-        };
-        Some((stored, channels.collect()))
+            is_online: online.is_some_and(|online| online.contains(session.reference(), state)),
+        }
     }
 
     /// Raises the connection count to `connections`, from which numbering continues.
@@ -145,6 +157,22 @@ impl Sessions {
         logs: &mut RestoredLogs<SessionRef>,
         restored: &mut RestoredSessions,
     ) -> Result<(), NotRestored> {
+        let restore = |session: &SessionCell, outbox: &_| self.subscriptions.restore(session, outbox, logs);
+        self.restore_with(stored, false, None, |_| {}, restore, restored)
+    }
+
+    /// Restores a session whose outbox is restored by `outbox`. `is_attached`: its client was connected to another server.
+    /// `secret` is `None` if only its digest is known. Calls
+    /// `prepare` before other threads can find the session.
+    pub(crate) fn restore_with(
+        &self,
+        stored: StoredSession,
+        is_attached: bool,
+        secret: Option<ResumeSecret>,
+        prepare: impl FnOnce(&mut SessionState),
+        outbox: impl FnOnce(&SessionCell, &OutboxRecord) -> Result<SessionOutbox, NotRestored>,
+        restored: &mut RestoredSessions,
+    ) -> Result<(), NotRestored> {
         let id = stored.id();
         if self.table.registry().get(id).is_some() {
             return Err(NotRestored::Contradiction("the id of another session"));
@@ -152,8 +180,13 @@ impl Sessions {
         let unknown = || NotRestored::Contradiction("an unknown transport, dialect or quota owner");
         let owner = QuotaOwner::from_text(&stored.owner).ok_or_else(unknown)?;
         let now = self.timeouts.clock().now();
-        let machine = Session::restore(now, &stored.machine, self.subscriptions.new_outbox())?;
-        let state = SessionState {
+        let outbox_later = self.subscriptions.new_outbox();
+        let machine = match is_attached {
+            true => Session::restore_attached(now, &stored.machine, outbox_later, self.lifecycle.settings())?,
+            false => Session::restore(now, &stored.machine, outbox_later)?,
+        };
+        let phase = machine.phase();
+        let mut state = SessionState {
             machine,
             mailbox: None,
             transport: value_at(&TRANSPORTS, stored.transport).ok_or_else(unknown)?,
@@ -164,15 +197,18 @@ impl Sessions {
             parked: None,
             rare: None,
         };
-        let session = self.table.occupy(id, None, state).ok_or(NotRestored::TooManySessions)?;
-        let outbox = self.subscriptions.restore(&session, &stored.machine.outbox, logs);
+        prepare(&mut state);
+        let session = self.table.occupy(id, secret, state).ok_or(NotRestored::TooManySessions)?;
+        let outbox = outbox(&session, &stored.machine.outbox);
         outbox.and_then(|outbox| self.enter(&session, outbox))?;
         for rename in stored.renames.iter().filter_map(StoredRename::rename) {
             self.subscriptions.add_rename(&session, rename);
         }
         self.subscriptions.restore_joins(&session, &owner, &stored.unlisted);
-        self.table.restored_credentials().add(id, SecretDigest(stored.secret_digest));
-        self.metrics.sessions.phase_changed(None, Phase::Suspended);
+        if secret.is_none() {
+            self.table.restored_credentials().add(id, SecretDigest(stored.secret_digest));
+        }
+        self.metrics.sessions.phase_changed(None, phase);
         // This step also requests the session's next deadline from the wheel.
         self.lifecycle.step(&session, |state, _| self.table.add_to_users(&session, state));
         let online = self.lifecycle.online.as_ref().filter(|_| stored.is_online);

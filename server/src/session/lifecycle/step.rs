@@ -27,7 +27,8 @@ use crate::session::subscriptions::{
     ClientInput, CommandSource, DeliveryBatch, Subscriptions, deliver_pending, signal_parked,
 };
 use crate::session::table::{
-    Mailbox, Posted, SessionCell, SessionLifecycle, SessionState, SessionTable, StateGuard, Unparked,
+    DirectoryWrites, Mailbox, Posted, SessionCell, SessionLifecycle, SessionState, SessionTable, StateGuard,
+    Unparked,
 };
 
 /// Performs the steps of sessions, which make all changes to phases and deadlines.
@@ -45,9 +46,12 @@ pub(crate) struct Lifecycle {
     in_order: bool,
     /// `None` if no webhook subscribes to user events.
     pub(super) online: Option<OnlineUsers>,
+    /// `None` if sessions are not shared with other servers.
+    pub(super) writes: Option<Arc<DirectoryWrites>>,
 }
 
 impl Lifecycle {
+    #[expect(clippy::too_many_arguments, reason = "what all sessions share")]
     pub(super) fn new(
         table: Arc<SessionTable>,
         subscriptions: Arc<Subscriptions>,
@@ -56,6 +60,7 @@ impl Lifecycle {
         metrics: Arc<Metrics>,
         events: Box<dyn EventSink>,
         online: Option<OnlineUsers>,
+        writes: Option<Arc<DirectoryWrites>>,
     ) -> Arc<Self> {
         let lifecycle = Arc::new(Self {
             table,
@@ -69,6 +74,7 @@ impl Lifecycle {
             in_order: events.wants_order(),
             events,
             online,
+            writes,
         });
         let weak = Arc::downgrade(&lifecycle);
         lifecycle.table.set_lifecycle(weak);
@@ -251,6 +257,9 @@ impl Lifecycle {
         {
             online.phase_changed(session.reference(), state, before, now);
         }
+        if before != after {
+            self.note_phase(session, state, step, after);
+        }
         let has_farewell = step.outputs.iter().any(|output| matches!(output, Output::Close(..)));
         let context = &mut StepContext { now, timeouts: &self.settings, outputs: &mut step.outputs };
         if let Some(unparked) = act_for_parked(state, session, before, context) {
@@ -272,7 +281,7 @@ impl Lifecycle {
             );
         }
         if self.in_order {
-            self.report_in_order(session.id(), state, &step.outputs);
+            self.report_in_order(session.id(), state, step);
         }
         let offline_at = self.online.as_ref().and_then(|online| online.deadline(session.reference(), state));
         let slack = self.timeouts.slack();
@@ -296,7 +305,9 @@ impl Lifecycle {
                 .for_each(|subscription| self.subscriptions.complete_unsubscribe(subscription));
         }
         for &output in &step.outputs {
-            if let Some(waker) = self.carry_out(session, step.mailbox.as_deref(), step.now, output) {
+            if is_end(output) && step.reports_end_later {
+                self.table.remove(session, &session.identity());
+            } else if let Some(waker) = self.carry_out(session, step.mailbox.as_deref(), step.now, output) {
                 wake(waker);
             }
         }
@@ -333,12 +344,23 @@ impl Lifecycle {
         None
     }
 
-    fn report_in_order(&self, session: SessionId, state: &SessionState, outputs: &[Output]) {
-        for output in outputs {
-            if let Output::Event(event) = output {
-                self.events.session_event_in_order(session, state.identity.shared_user().as_ref(), *event);
+    fn report_in_order(&self, session: SessionId, state: &SessionState, step: &Step<'_>) {
+        for &output in &step.outputs {
+            if let Output::Event(event) = output
+                && !(is_end(output) && step.reports_end_later)
+            {
+                self.events.session_event_in_order(session, state.identity.shared_user().as_ref(), event);
             }
         }
+    }
+
+    /// Reports the last event of a session that has ended, once the directory has confirmed the end.
+    pub(crate) fn report_end(&self, session: &SessionCell, event: LifecycleEvent) {
+        if self.in_order {
+            let user = session.identity().shared_user();
+            self.events.session_event_in_order(session.id(), user.as_ref(), event);
+        }
+        self.report(session, event);
     }
 
     fn report(&self, session: &SessionCell, event: LifecycleEvent) {
@@ -385,6 +407,10 @@ impl Lifecycle {
             online.remove(session.reference(), &session.lock());
         }
     }
+}
+
+fn is_end(output: Output) -> bool {
+    matches!(output, Output::Event(event) if event.transition.is_end())
 }
 
 impl SessionLifecycle for Lifecycle {

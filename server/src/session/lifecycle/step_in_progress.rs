@@ -22,6 +22,8 @@ pub(super) struct Step<'a> {
     /// Subscriptions of a session that has ended. Boxed because few steps need them but every step has room
     /// for them.
     pub(super) subscriptions: Option<Box<[SubscribedChannel]>>,
+    /// Whether the end of the session is reported once the directory has confirmed it.
+    pub(super) reports_end_later: bool,
 }
 
 impl<'a> Step<'a> {
@@ -36,6 +38,7 @@ impl<'a> Step<'a> {
             unparked: None,
             arming: None,
             subscriptions: None,
+            reports_end_later: false,
         }
     }
 }

@@ -26,13 +26,18 @@ impl SuspendedSessions {
     pub(super) fn phase_changed(&self, id: SessionId, state: &mut SessionState, address: Option<IpAddr>) {
         let is_suspended = matches!(state.machine.phase(), Phase::Suspended | Phase::Moved);
         if !is_suspended {
-            if let Some(position) = state.replace_eviction_position(None) {
-                self.0.lock().remove(&position.owner, position.number);
-            }
+            self.remove(state);
         } else if let (Some(address), None) = (address, state.eviction_position()) {
             let owner = QuotaOwner::new(state.identity.shared_user(), address);
             let number = self.0.lock().insert(&owner, id);
             state.replace_eviction_position(Some(EvictionPosition { owner, number }));
+        }
+    }
+
+    /// Removes a session.
+    pub(super) fn remove(&self, state: &mut SessionState) {
+        if let Some(position) = state.replace_eviction_position(None) {
+            self.0.lock().remove(&position.owner, position.number);
         }
     }
 

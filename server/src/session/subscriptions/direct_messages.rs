@@ -93,6 +93,7 @@ impl Subscriptions {
                 let subscribe = |slot| SubscribedChannel { channel: channel.clone(), key: add(slot) };
                 state.machine.outbox_mut().subscribe_with(subscribe, log.last, false);
             });
+            state.note_change(session.reference());
             joined.map_err(|Retired| DirectMessageError::Ended).map(|()| true)
         });
         if is_new.unwrap_or(Err(DirectMessageError::Ended))? {

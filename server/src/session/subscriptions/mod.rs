@@ -6,6 +6,7 @@ mod direct_messages;
 mod held_joins;
 mod join_authoriser;
 mod join_leave;
+mod moved;
 mod notice_table;
 mod restore;
 mod server_subscriptions;

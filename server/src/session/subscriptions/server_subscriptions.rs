@@ -60,6 +60,7 @@ impl Subscriptions {
                 state.machine.outbox_mut().unsubscribe_with_notice(*slot);
                 state.forget_renames(subscription.channel.name());
                 self.join_leave().enqueue_leave(session, &state.identity, subscription);
+                state.note_change(session.reference());
             }
             Ok(found)
         });

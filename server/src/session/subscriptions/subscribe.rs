@@ -205,6 +205,7 @@ impl Subscriptions {
                 SubscriptionOrigin::Server { .. } => state.address(),
             };
             self.join_leave.enqueue_join(session, state, address, channel.name());
+            state.note_change(session.reference());
             Ok(joined)
         });
         let subscribed = subscribed.unwrap_or(Err(SubscribeError::Ended));
@@ -274,7 +275,10 @@ impl Subscriptions {
     /// client can use either name to unsubscribe. Has no effect if the subscription has ended in the meantime.
     pub(crate) fn add_rename(&self, session: &SessionCell, rename: Rename) {
         if rename.requested != rename.actual {
-            self.table.change(session, |state| state.add_rename(rename, self.limits.subscriptions));
+            self.table.change(session, |state| {
+                state.add_rename(rename, self.limits.subscriptions);
+                state.note_change(session.reference());
+            });
         }
     }
 
@@ -290,6 +294,7 @@ impl Subscriptions {
             state.machine.outbox_mut().unsubscribe(slot);
             state.forget_renames(subscription.channel.name());
             self.join_leave.enqueue_leave(session, &state.identity, &subscription);
+            state.note_change(session.reference());
             Some(subscription)
         });
         if let Some(subscription) = subscription.flatten() {
@@ -317,6 +322,9 @@ impl Subscriptions {
             }
             for (_, subscription) in &forbidden {
                 state.forget_renames(subscription.channel.name());
+            }
+            if !forbidden.is_empty() {
+                state.note_change(session.reference());
             }
             forbidden
         });

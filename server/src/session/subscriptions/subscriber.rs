@@ -41,6 +41,7 @@ impl Subscriber for SessionRef {
                 new_key
             });
             to.set_listed(moved.ok()?, from.is_listed(key));
+            state.note_change(*self);
             Some(key)
         };
         if let Some(key) = table.change(&session, switch).flatten() {

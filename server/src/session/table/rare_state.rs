@@ -5,6 +5,7 @@ use encke_broker::channel::ChannelName;
 use encke_core::session::outbox::SubscriptionSlot;
 
 use super::cell::SessionState;
+use super::shared_state::SharedState;
 use crate::session::arrival::Arrival;
 use crate::session::channels::SubscribedChannel;
 
@@ -17,6 +18,8 @@ pub(crate) struct RareState {
     renames: Box<[Rename]>,
     /// When the upgrade request of the latest connection arrived, if it is a Bayeux WebSocket.
     upgraded: Option<Arrival>,
+    /// Record in the directory. `None` if sessions are not shared with other servers.
+    shared: Option<Box<SharedState>>,
 }
 
 /// Position of a suspended session in the order of eviction.
@@ -96,7 +99,6 @@ impl SessionState {
         }
     }
 
-    /// Changes the rare state. Frees it if nothing is left of it.
     /// Returns when the upgrade request of the latest connection arrived, if it is a Bayeux WebSocket.
     pub(crate) fn upgraded(&self) -> Option<Arrival> {
         self.rare.as_ref()?.upgraded
@@ -109,10 +111,28 @@ impl SessionState {
         }
     }
 
+    /// Returns the state of the record in the directory. `None` if sessions are not shared with other servers.
+    pub(crate) fn shared(&self) -> Option<&SharedState> {
+        self.rare.as_ref()?.shared.as_deref()
+    }
+
+    pub(crate) fn shared_mut(&mut self) -> Option<&mut SharedState> {
+        self.rare.as_mut()?.shared.as_deref_mut()
+    }
+
+    /// Sets the state of the record in the directory.
+    pub(crate) fn set_shared(&mut self, shared: SharedState) {
+        self.change_rare(|rare| rare.shared = Some(Box::new(shared)));
+    }
+
+    /// Changes the rare state. Frees it if nothing is left of it.
     fn change_rare<R>(&mut self, change: impl FnOnce(&mut RareState) -> R) -> R {
         let mut rare = self.rare.take().unwrap_or_default();
         let result = change(&mut rare);
-        let is_empty = rare.eviction_position.is_none() && rare.renames.is_empty() && rare.upgraded.is_none();
+        let is_empty = rare.eviction_position.is_none()
+            && rare.renames.is_empty()
+            && rare.upgraded.is_none()
+            && rare.shared.is_none();
         self.rare = (!is_empty).then_some(rare);
         result
     }

@@ -60,6 +60,37 @@ pub(crate) struct StoredSession {
     pub(crate) is_online: bool,
 }
 
+/// Record with which another server continues a session.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct MovedSession {
+    #[n(0)]
+    pub(crate) session: StoredSession,
+    /// The logs that the session refers to.
+    #[n(1)]
+    pub(crate) logs: Vec<MovedLog>,
+    /// Whether the client may have received messages that are not in the record.
+    #[n(2)]
+    pub(crate) is_outdated: bool,
+    /// Whether the session has a connection, or its client has connected to the next server.
+    #[n(3)]
+    pub(crate) is_attached: bool,
+}
+
+/// A log that a [`MovedSession`] refers to.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(array)]
+pub(crate) struct MovedLog {
+    /// Number of the log on the server that has written the record.
+    #[n(0)]
+    pub(crate) number: u64,
+    /// Name of the channel or pattern.
+    #[n(1)]
+    pub(crate) name: String,
+    #[n(2)]
+    pub(crate) epoch: String,
+}
+
 /// Record of a [`Rename`].
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]

@@ -96,6 +96,13 @@ impl SessionCell {
         self.lock().machine.outbox().seq()
     }
 
+    /// Whether a message with this seq may have been sent, by this server or by one that has failed.
+    #[must_use]
+    pub(crate) fn may_have_sent(&self, seq: u64) -> bool {
+        let state = self.lock();
+        seq <= state.machine.outbox().seq() || state.shared().is_some_and(|shared| shared.is_outdated)
+    }
+
     /// Returns the session as a member of a channel, if the session is subscribed and its join is not held
     /// back. Called for many sessions at a time.
     ///

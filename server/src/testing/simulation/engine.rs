@@ -48,7 +48,7 @@ pub(super) fn make_engine(
             let connect = move || connect().map(|SimulatedStream(stream)| stream);
             settings.location = RedisLocation::Address(RedisAddress::Simulated(SimulatedRedis::new(connect)));
             let MemoryEngine { channels, timeouts } = memory;
-            Arc::new(RedisEngine::start(*settings, channels, timeouts, entropy, executor, None))
+            Arc::new(RedisEngine::start(*settings, channels, timeouts, entropy, executor, None, None))
         }
     }
 }

@@ -77,6 +77,17 @@ impl Clock {
         }
     }
 
+    /// Time since the machine was started. Unlike [`Self::uptime`], it also advances while the machine is suspended. Used
+    /// for leases.
+    #[must_use]
+    pub fn boot_time(&self) -> Duration {
+        match &self.source {
+            TimeSource::Machine => boot_time(),
+            #[cfg(feature = "simulation")]
+            TimeSource::Simulated(time) => time.elapsed(),
+        }
+    }
+
     /// The wall clock, which may jump. Used only for time claims of tokens (`exp`, `nbf`).
     #[must_use]
     pub fn unix_now(&self) -> UnixTime {
@@ -122,6 +133,12 @@ impl Clock {
 #[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
 fn now() -> Instant {
     Instant::now()
+}
+
+fn boot_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // Negative times cannot occur: the clock starts at zero.
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// The machine's wall clock, for programs other than the server, which has its own clock.

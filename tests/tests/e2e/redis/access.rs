@@ -5,6 +5,7 @@ use encke_tests::waiting::until;
 use encke_tests::{Launch, RunningServer};
 use redis::Connection;
 
+use super::session_script::{LEASE_SCRIPT, SCRIPT};
 use super::{
     assert_message, assert_not_opened, assert_unavailable, await_connected, exec, keys_of_news, launch, query,
 };
@@ -51,6 +52,35 @@ fn use_everything(server: &RunningServer, redis: &mut Connection) {
     until("the feed is unsubscribed from", || command_statistics(redis).contains("cmdstat_unsubscribe:"));
 }
 
+/// Uses all commands for sessions that several servers share, as the user.
+#[track_caller]
+fn use_session_directory(redis: &Redis) {
+    let rule = acl_rule();
+    let password = rule.iter().find_map(|word| word.strip_prefix('>')).expect("the rule has a password");
+    let mut connection = redis.connect();
+    exec(&mut connection, &["AUTH", "encke", password]);
+    let [session, lease] =
+        [SCRIPT, LEASE_SCRIPT].map(|script| query::<String>(&mut connection, &["SCRIPT", "LOAD", script]));
+    let [record, of, ended, leases, since] =
+        ["s:0f", "of:", "ended", "leases", "since"].map(|key| format!("encke:{{sessions}}{key}"));
+    let of_server = format!("{of}n_1");
+    let mut call_lease = |operation| {
+        exec(&mut connection, &["EVALSHA", &lease, "3", &leases, &since, &of, operation, "n_1", "10000"]);
+    };
+    call_lease("renew");
+    call_lease("end");
+    let mut call_session = |operation| {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&session).arg(5).arg(&[&record, &of, &ended, &leases, &since]);
+        call.arg(&[operation, "n_1", "1", "0f", "1", "1", "1", "1", "1", "1000", "digest", "4002", "1000"]);
+        let reply: redis::Value = call.query(&mut connection).expect("the user may call the script");
+        assert!(format!("{reply:?}").contains("accepted"), "{operation}: {reply:?}");
+    };
+    call_session("write");
+    call_session("end");
+    exec(&mut connection, &["SSCAN", &of_server, "0"]);
+}
+
 /// Returns the statistics of all commands executed, including commands executed by scripts, one line per
 /// command.
 fn command_statistics(redis: &mut Connection) -> String {
@@ -69,6 +99,7 @@ fn the_readme_user_has_exactly_the_needed_permissions() {
     let mut other = launch_as_the_user(&redis).set("channel.history_age=off").start();
     other.admin.publish("news", "kept");
     other.stop();
+    use_session_directory(&redis);
     let denied: Vec<redis::Value> = query(&mut connection, &["ACL", "LOG"]);
     // Two denials are expected. The client library tries to set its name. A pattern is first subscribed to
     // with a narrow glob, and if that is denied, with the widest one.

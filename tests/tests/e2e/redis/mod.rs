@@ -38,6 +38,8 @@ mod restarts;
 mod scripts;
 // Failovers by Sentinels.
 mod sentinels;
+// Sessions that resume on any server.
+mod shared_sessions;
 // TLS, and unacceptable certificates.
 mod tls;
 // Events of users over several servers.

@@ -4,6 +4,7 @@ use rand::{RngExt, SeedableRng};
 use redis::{Cmd, Connection, Value, from_redis_value};
 
 use super::model::{Model, OpenedChannel};
+use super::session_script::with_test_time;
 use super::{exec, query};
 
 macro_rules! script {
@@ -243,14 +244,18 @@ fn unlimited_history_sets_no_expiry() {
 fn a_new_replication_id_starts_a_new_generation() {
     let redis = Redis::start();
     let mut connection = redis.connect();
-    let generation_of = |connection: &mut Connection, id: &str| {
-        eval(GENERATION, &["life"]).arg(id).query::<u64>(connection).expect("a generation")
+    let script = with_test_time(GENERATION);
+    let mut generation_of = |id: &str, now: u64| {
+        exec(&mut connection, &["SET", "now", &now.to_string()]);
+        eval(&script, &["life"]).arg(id).query::<u64>(&mut connection).expect("a generation")
     };
-    let [first, later @ ..] = ["x", "x", "y", "y", "x"].map(|id| generation_of(&mut connection, id));
-    assert_eq!(later, [0, 1, 1, 2].map(|more| first + more));
+    assert_eq!([("x", 1000), ("x", 1001)].map(|(id, now)| generation_of(id, now)), [1000; 2]);
+    assert_eq!([("y", 1500), ("y", 1501)].map(|(id, now)| generation_of(id, now)), [1500; 2]);
+    assert_eq!(generation_of("x", 1400), 1501, "the clock of this Redis is behind");
+    // A failover loses the last generation, whose number must not be used again.
+    exec(&mut redis.connect(), &["HSET", "life", "id", "y", "life", "1500"]);
+    assert_eq!(generation_of("z", 1600), 1600);
     // A lost generation is replaced by one above any that channels may know.
-    exec(&mut connection, &["HSET", "life", "life", "7"]);
-    assert_eq!(generation_of(&mut connection, "x"), 7);
-    exec(&mut connection, &["DEL", "life"]);
-    assert!(generation_of(&mut connection, "x") >= first);
+    exec(&mut redis.connect(), &["DEL", "life"]);
+    assert_eq!(generation_of("z", 1700), 1700);
 }

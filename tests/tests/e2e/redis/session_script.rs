@@ -1,5 +1,7 @@
 //! Compares the script for session records with the model of the directory that the simulation of nodes uses.
 
+use std::collections::BTreeSet;
+
 use encke_core::ownership::{Loss, Operation, Outcome, Term};
 use encke_nodes::Millis;
 use encke_nodes::directory::{
@@ -13,8 +15,11 @@ use redis::{Connection, Value, from_redis_value};
 
 use super::{exec, query};
 
-const SCRIPT: &str = include_str!("../../../../server/broker/src/engine/redis/scripts/session.lua");
-/// The script's time, and its replacement: the test's own time.
+pub(super) const SCRIPT: &str =
+    include_str!("../../../../server/broker/src/engine/redis/scripts/session.lua");
+pub(super) const LEASE_SCRIPT: &str =
+    include_str!("../../../../server/broker/src/engine/redis/scripts/lease.lua");
+/// The scripts' time, and its replacement: the test's own time.
 const TIME: &str = "time[1] * 1000 + math.floor(time[2] / 1000)";
 const TEST_TIME: &str = "tonumber(redis.call('GET', 'now'))";
 const SECRET: &str = "digest";
@@ -26,6 +31,7 @@ const REMEMBERED_MS: &str = "1000000000";
 struct Both {
     connection: Connection,
     script: String,
+    lease_script: String,
     model: Directory,
     rng: StdRng,
     now: Millis,
@@ -35,10 +41,9 @@ impl Both {
     fn new(redis: &Redis, seed: u64) -> Self {
         let mut connection = redis.connect();
         exec(&mut connection, &["FLUSHALL"]);
-        let script = SCRIPT.replace(TIME, TEST_TIME);
-        assert_ne!(script, SCRIPT);
+        let [script, lease_script] = [SCRIPT, LEASE_SCRIPT].map(with_test_time);
         let (model, rng) = (Directory::new(None), StdRng::seed_from_u64(seed));
-        Self { connection, script, model, rng, now: 1_000_000 }
+        Self { connection, script, lease_script, model, rng, now: 1_000_000 }
     }
 
     fn below(&mut self, bound: u32) -> u32 {
@@ -140,7 +145,7 @@ impl Both {
         assert_eq!(self.call("claim", node, session, &wrong), ["unknown"]);
         let reply = self.call("claim", node, session, &arguments);
         let expected = match self.model.claim(node, session, from, self.now) {
-            Claimed::Granted(granted) => words(granted),
+            Claimed::Granted(granted) => words(granted, owner.filter(|owner| *owner != node)),
             Claimed::OwnedBy(owner, Term { generation, number }) => {
                 format!("owned {} {generation} {number}", name(owner))
             }
@@ -153,8 +158,9 @@ impl Both {
     fn adopt(&mut self, node: NodeId, session: SessionId) {
         let reply =
             self.call("adopt", node, session, &[WINDOW, RELEASE_GRACE, LEASE].map(|it| it.to_string()));
+        let owner = self.model.record(session).and_then(|record| record.owner);
         let expected = match self.model.adopt(node, session, self.now) {
-            Some(granted) => words(granted),
+            Some(granted) => words(granted, owner),
             None if self.model.has_ended(session) => format!("fenced {END_CODE}"),
             None => "unknown".to_owned(),
         };
@@ -162,10 +168,18 @@ impl Both {
     }
 
     fn renew(&mut self, node: NodeId) {
-        if !self.model.renew(node, self.now) {
-            exec(&mut self.connection, &["ZADD", "since", &self.now.to_string(), &name(node)]);
-        }
-        exec(&mut self.connection, &["ZADD", "leases", &(self.now + LEASE).to_string(), &name(node)]);
+        exec(&mut self.connection, &["SET", "now", &self.now.to_string()]);
+        let renewal = call_lease(&mut self.connection, &self.lease_script, "renew", &name(node));
+        let (was_held, alive, dead) = renewal.expect("a reply to a renewal");
+        assert_eq!(was_held, self.model.renew(node, self.now), "renewal by {node:?}");
+        assert!(alive.contains(&name(node)), "{alive:?}");
+        let after_now = format!("({}", self.now);
+        let leases: BTreeSet<String> =
+            query(&mut self.connection, &["ZRANGEBYSCORE", "leases", &after_now, "+inf"]);
+        assert_eq!(alive, leases);
+        // The server of each session has a lease, or is found by the others.
+        let owners = self.model.records().filter_map(|(_, record)| record.owner).map(name);
+        assert_eq!(dead, owners.filter(|owner| !alive.contains(owner)).collect::<BTreeSet<_>>());
     }
 
     /// Copies all data to another database, or back from it.
@@ -209,6 +223,23 @@ impl Both {
     }
 }
 
+/// Returns the script with the test's time.
+pub(super) fn with_test_time(script: &str) -> String {
+    let replaced = script.replace(TIME, TEST_TIME);
+    assert_ne!(replaced, script);
+    replaced
+}
+
+/// Reply to a renewal: whether the lease was held, the servers with a lease, and those without one that own sessions.
+type Renewal = (bool, BTreeSet<String>, BTreeSet<String>);
+
+/// Calls the script for leases. The end of a lease has no reply.
+fn call_lease(connection: &mut Connection, script: &str, operation: &str, server: &str) -> Option<Renewal> {
+    let mut call = redis::cmd("EVAL");
+    call.arg(script).arg(3).arg("leases").arg("since").arg("of:");
+    call.arg(operation).arg(server).arg(LEASE).query(connection).expect("the script succeeds")
+}
+
 fn key(session: SessionId) -> String {
     format!("session:{}", session.0)
 }
@@ -218,13 +249,15 @@ fn name(node: NodeId) -> String {
 }
 
 fn words(
-    Granted { term, version, is_attached, journal, is_complete, remaining, was_taken }: Granted,
+    Granted { term, version, is_attached, journal, is_complete, remaining, .. }: Granted,
+    former: Option<NodeId>,
 ) -> String {
-    let [attached, complete, taken] = [is_attached, is_complete, was_taken].map(u8::from);
+    let [attached, complete] = [is_attached, is_complete].map(u8::from);
+    let former = former.map(name).unwrap_or_default();
     let Term { generation, number } = term;
     let Journal { acknowledged, sent, .. } = journal;
     format!(
-        "granted {generation} {number} {version} {attached} {complete} {remaining} {taken} {acknowledged} {sent}"
+        "granted {generation} {number} {version} {attached} {complete} {remaining} {acknowledged} {sent} {SECRET} {former}"
     )
 }
 
@@ -255,4 +288,84 @@ fn the_session_script_agrees_with_the_model() {
         }
         both.check(SESSIONS);
     });
+}
+
+/// Writes a session that this server opens.
+fn write_session(connection: &mut Connection, script: &str, operation: &str, server: &str, session: &str) {
+    let mut call = redis::cmd("EVAL");
+    call.arg(script).arg(5).arg(format!("session:{session}"));
+    call.arg("of:").arg("ended").arg("leases").arg("since");
+    call.arg(operation).arg(server).arg(1).arg(session);
+    call.arg(&["1", "1", "1", "1", "1", "1000", SECRET, END_CODE, REMEMBERED_MS]);
+    let reply: Vec<Value> = call.query(connection).expect("the script succeeds");
+    let status: String = from_redis_value(reply[0].clone()).expect("a word");
+    assert_eq!(status, "accepted");
+}
+
+#[test]
+fn a_server_without_a_lease_is_found_while_it_owns_sessions() {
+    let redis = Redis::start();
+    let mut connection = redis.connect();
+    let [script, lease_script] = [SCRIPT, LEASE_SCRIPT].map(with_test_time);
+    let set_time = |connection: &mut Connection, now: Millis| {
+        exec(connection, &["SET", "now", &now.to_string()]);
+    };
+    let call = |connection: &mut Connection, operation: &str, server: &str| {
+        call_lease(connection, &lease_script, operation, server)
+    };
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+    set_time(&mut connection, 1_000_000);
+    assert_eq!(call(&mut connection, "renew", "n_1"), Some((false, names(&["n_1"]), names(&[]))));
+    assert_eq!(call(&mut connection, "renew", "n_2"), Some((false, names(&["n_1", "n_2"]), names(&[]))));
+    write_session(&mut connection, &script, "write", "n_1", "7");
+    assert_eq!(call(&mut connection, "end", "n_1"), None);
+    assert_eq!(call(&mut connection, "renew", "n_2"), Some((true, names(&["n_2"]), names(&["n_1"]))));
+    write_session(&mut connection, &script, "end", "n_1", "7");
+    assert_eq!(call(&mut connection, "renew", "n_2"), Some((true, names(&["n_2"]), names(&[]))));
+    let count = |connection: &mut Connection, key: &str| query::<u64>(connection, &["ZCARD", key]);
+    assert_eq!(["leases", "since"].map(|key| count(&mut connection, key)), [1, 1]);
+    // A request that was sent before the end of the lease is executed after its removal.
+    write_session(&mut connection, &script, "write", "n_1", "8");
+    assert_eq!(call(&mut connection, "renew", "n_2"), Some((true, names(&["n_2"]), names(&["n_1"]))));
+    assert_eq!(call(&mut connection, "renew", "n_1"), Some((false, names(&["n_1", "n_2"]), names(&[]))));
+    // The lease lasts until exactly its length after the renewal.
+    set_time(&mut connection, 1_000_000 + LEASE);
+    assert_eq!(call(&mut connection, "renew", "n_2"), Some((false, names(&["n_2"]), names(&["n_1"]))));
+    assert_eq!(call(&mut connection, "end", "n_2"), None);
+    assert_eq!(["leases", "since"].map(|key| count(&mut connection, key)), [1, 1]);
+}
+
+#[test]
+fn servers_and_ended_sessions_are_limited() {
+    const MAX_SERVERS: usize = 1024;
+    let redis = Redis::start();
+    let mut connection = redis.connect();
+    let lease_script = with_test_time(LEASE_SCRIPT);
+    exec(&mut connection, &["SET", "now", "1000000"]);
+    let mut add = redis::pipe();
+    for number in 0..=MAX_SERVERS {
+        add.cmd("ZADD").arg("leases").arg(2_000_000).arg(format!("alive-{number}"));
+        add.cmd("ZADD").arg("leases").arg(900_000).arg(format!("dead-{number}"));
+        add.cmd("ZADD").arg("leases").arg(800_000).arg(format!("empty-{number}"));
+        add.cmd("SADD").arg(format!("of:dead-{number}")).arg(number);
+    }
+    add.exec(&mut connection).expect("the servers are added");
+    let mut renew = || {
+        let renewal = call_lease(&mut connection, &lease_script, "renew", "n_1");
+        let (_, alive, dead) = renewal.expect("a reply to a renewal");
+        (alive.len(), dead.len())
+    };
+    // Each call examines so many ended leases, the oldest first.
+    assert_eq!(
+        [renew(), renew(), renew()],
+        [0, MAX_SERVERS - 1, MAX_SERVERS].map(|dead| (MAX_SERVERS, dead))
+    );
+
+    let script = SCRIPT.replace("MAX_ENDED = 10000", "MAX_ENDED = 100");
+    assert_ne!(script, SCRIPT);
+    for session in 0..500 {
+        write_session(&mut connection, &script, "end", "n_1", &session.to_string());
+    }
+    let ended: u64 = query(&mut connection, &["XLEN", "ended"]);
+    assert!((100..=200).contains(&ended), "Redis trims the stream by whole blocks: {ended}");
 }

@@ -23,6 +23,7 @@ use super::errors::{ConnectionError, EvictsKeys, check_reply, must_reconnect, wa
 use super::keys::RedisKeys;
 use super::presence::peers::Peers;
 use super::probe::RedisInfo;
+use super::sessions::directory_state::DirectoryState;
 use super::settings::RedisSettings;
 use super::users::shared_users::SharedUsers;
 use crate::channel::{
@@ -56,6 +57,8 @@ pub(super) struct RedisClient<S: Subscriber> {
     pub(super) peers: Peers,
     /// Users that are online on any server; `None` if no webhook subscribes to their events.
     pub(super) users: Option<Arc<SharedUsers>>,
+    /// State of the session directory; `None` if sessions are not shared.
+    pub(super) directory: Option<Arc<DirectoryState>>,
     /// `None` while disconnected.
     connections: RwLock<Option<CommandConnections>>,
     publishes: Arc<Semaphore>,
@@ -130,13 +133,18 @@ impl<S: Subscriber> RedisClient<S> {
         entropy: Entropy,
         executor: Arc<dyn Executor>,
         users: Option<Arc<SharedUsers>>,
+        reconnect_window: Option<Duration>,
     ) -> (Self, mpsc::Receiver<SubscribeRequest<S>>) {
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
         let down_since = Mutex::new(Some(timeouts.clock().now()));
         let keys = RedisKeys::new(&settings.prefix, settings.database);
+        let peers = Peers::new(&keys, &entropy);
+        let directory =
+            reconnect_window.map(|window| Arc::new(DirectoryState::new(&keys, peers.server(), window)));
         let client = Self {
-            peers: Peers::new(&keys, &entropy),
+            peers,
             users,
+            directory,
             keys,
             settings,
             channels,
@@ -165,6 +173,9 @@ impl<S: Subscriber> RedisClient<S> {
         *self.connections.write() = connections;
         if let Some(users) = self.users.as_ref().filter(|_| is_up) {
             users.connected();
+        }
+        if let Some(directory) = self.directory.as_ref().filter(|_| is_up) {
+            directory.connected();
         }
         let mut down_since = self.health.down_since.lock();
         if is_up {

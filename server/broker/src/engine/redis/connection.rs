@@ -19,7 +19,7 @@ use super::tls::RedisTls;
 
 /// Capacity of the queue of unwritten requests. It exceeds the number of requests ever in flight, so that all
 /// requests are queued immediately and in order.
-const MAX_UNWRITTEN: usize = 4096;
+const MAX_UNWRITTEN: usize = 8192;
 
 /// An open connection, closed on drop.
 #[derive(Debug)]

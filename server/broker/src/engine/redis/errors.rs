@@ -69,6 +69,11 @@ pub(super) fn was_rejected(error: &RedisError) -> bool {
     error.code().is_some_and(|code| REJECTIONS.contains(&code))
 }
 
+/// Whether a script had no effect because Redis has another replication id, and therefore another generation.
+pub(super) fn is_other_generation(error: &RedisError) -> bool {
+    error.code() == Some("ANOTHER")
+}
+
 /// Whether Redis has been replaced or has lost its scripts, so that the server must reconnect.
 pub(super) fn must_reconnect(error: &RedisError) -> bool {
     error.code().is_some_and(|code| ["ANOTHER", "NOSCRIPT", "READONLY", "NOAUTH"].contains(&code))

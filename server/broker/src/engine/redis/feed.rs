@@ -249,6 +249,10 @@ impl<S: Subscriber> FeedTask<S> {
         if self.client.handle_peer_message(feed, push, &connected.connections.commands) {
             return;
         }
+        let directory = self.client.directory.as_ref();
+        if directory.is_some_and(|directory| directory.handle_message(feed, &push.payload)) {
+            return;
+        }
         let Some(name) = self.client.keys.channel_of(feed) else { return };
         let message = FeedMessage::parse(&push.payload);
         let Some(subscription) = self.subscriptions.get_mut(name) else {

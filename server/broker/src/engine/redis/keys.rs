@@ -23,6 +23,19 @@ pub(super) struct ChannelKeys {
     pub(super) feed: String,
 }
 
+/// Names of the keys that shared sessions have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SessionKeys {
+    /// Prefix of a set for each server: its sessions. With the empty name: the sessions without an owner.
+    pub(super) of: String,
+    /// Stream of the ended sessions.
+    pub(super) ended: String,
+    /// Sorted set of the servers, with the expiry of each lease.
+    pub(super) leases: String,
+    /// Sorted set of the servers, with the time at which each got its lease.
+    pub(super) since: String,
+}
+
 impl RedisKeys {
     pub(super) fn new(prefix: &str, database: i64) -> Self {
         let feeds = if database == 0 { prefix.into() } else { format!("{prefix}{database}:").into() };
@@ -77,6 +90,23 @@ impl RedisKeys {
     /// Keys of the online users: see `scripts/users.lua`.
     pub(super) fn users(&self) -> [String; 5] {
         ["names", "given-up", "online", "of:", "events:"].map(|key| format!("{}{{users}}{key}", self.prefix))
+    }
+
+    /// Hash with the record of the session with this id in hexadecimal: see `scripts/session.lua`.
+    pub(super) fn session_record(&self, id: &str) -> String {
+        format!("{}{{sessions}}s:{id}", self.prefix)
+    }
+
+    /// Other keys of shared sessions.
+    pub(super) fn sessions(&self) -> SessionKeys {
+        let [of, ended, leases, since] =
+            ["of:", "ended", "leases", "since"].map(|key| format!("{}{{sessions}}{key}", self.prefix));
+        SessionKeys { of, ended, leases, since }
+    }
+
+    /// Feed for messages of other servers to one server.
+    pub(super) fn server_messages(&self, server: &str) -> String {
+        format!("{}nodes:{server}", self.feeds)
     }
 
     /// Feed for presence queries to all servers.
@@ -139,6 +169,23 @@ mod tests {
             ("encke:servers".into(), "encke:questions".into())
         );
         assert_eq!(keys.presence_replies("n"), "encke:answers:n");
+    }
+
+    /// All keys have the same hash tag, because one script uses several of them.
+    #[test]
+    fn session_names_are_stable() {
+        for (database, feed) in [(0, "encke:nodes:n"), (3, "encke:3:nodes:n")] {
+            let keys = RedisKeys::new("encke:", database);
+            assert_eq!(keys.session_record("0f"), "encke:{sessions}s:0f");
+            let expected = SessionKeys {
+                of: "encke:{sessions}of:".into(),
+                ended: "encke:{sessions}ended".into(),
+                leases: "encke:{sessions}leases".into(),
+                since: "encke:{sessions}since".into(),
+            };
+            assert_eq!(keys.sessions(), expected);
+            assert_eq!(keys.server_messages("n"), feed);
+        }
     }
 
     #[test]

@@ -97,6 +97,9 @@ impl LiveConnection {
         let probe_feed = client.keys.probe(&new_epoch(&client.entropy));
         let mut subscribe = cmd("SUBSCRIBE");
         subscribe.arg(&probe_feed).arg(client.peers.feeds());
+        if let Some(directory) = &client.directory {
+            subscribe.arg(directory.feed());
+        }
         connections.commands.clone().send_packed_command(&subscribe).await?;
         Ok(Self {
             connections,

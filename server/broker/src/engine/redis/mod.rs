@@ -32,6 +32,7 @@ mod reply_limit;
 mod restored;
 mod scripts;
 mod sentinel;
+mod sessions;
 mod settings;
 #[cfg(feature = "simulation")]
 mod simulated;
@@ -39,6 +40,7 @@ mod tls;
 mod users;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use encke_base::entropy::Entropy;
 use encke_base::executor::Executor;
@@ -52,6 +54,7 @@ use tokio::sync::oneshot;
 use crate::channel::{
     Channel, ChannelGuard, ChannelName, Channels, HistoryLimit, HistoryPart, PublishId, Published, Subscriber,
 };
+use crate::engine::directory::SessionDirectory;
 use crate::engine::error::EngineError;
 use crate::engine::log_engine::{History, LogEngine};
 use crate::engine::presence::Presence;
@@ -63,6 +66,7 @@ pub use client::RedisHealth;
 pub use errors::EvictsKeys;
 use feed::FeedTask;
 pub use reply_limit::max_reply_bytes;
+use sessions::RedisDirectory;
 pub use settings::{RedisLocation, RedisSettings, Sentinels};
 #[cfg(feature = "simulation")]
 pub use simulated::{SimulatedRedis, Stream};
@@ -79,7 +83,8 @@ pub struct RedisEngine<S: Subscriber> {
 
 impl<S: Subscriber> RedisEngine<S> {
     /// Starts the task, which connects once it has received the restored channels
-    /// ([`LogEngine::adopt_restored`]) and runs until the server shuts down.
+    /// ([`LogEngine::adopt_restored`]) and runs until the server shuts down. `sessions` is the reconnect window of
+    /// sessions if the servers share them.
     pub fn start(
         settings: RedisSettings,
         channels: Arc<Channels<S>>,
@@ -87,10 +92,11 @@ impl<S: Subscriber> RedisEngine<S> {
         entropy: Entropy,
         executor: &Arc<dyn Executor>,
         users: Option<Arc<SharedUsers>>,
+        sessions: Option<Duration>,
     ) -> Self {
         channels.metrics().engine.enable();
         let (client, requests) =
-            RedisClient::new(settings, channels, timeouts, entropy, Arc::clone(executor), users);
+            RedisClient::new(settings, channels, timeouts, entropy, Arc::clone(executor), users, sessions);
         let client = Arc::new(client);
         if let Some(users) = &client.users {
             executor.spawn(Box::pin(Arc::clone(&client).share_users(Arc::clone(users))));
@@ -98,6 +104,12 @@ impl<S: Subscriber> RedisEngine<S> {
         let (restored, to_restore) = oneshot::channel();
         executor.spawn(Box::pin(FeedTask::new(Arc::clone(&client), requests).run(to_restore)));
         Self { client, restored: Mutex::new(Some(restored)) }
+    }
+
+    /// Returns the directory of shared sessions; `None` if sessions are not shared.
+    pub fn directory(&self) -> Option<Arc<dyn SessionDirectory>> {
+        let state = self.client.directory.as_ref()?;
+        Some(Arc::new(RedisDirectory::new(Arc::clone(&self.client), Arc::clone(state))))
     }
 
     pub fn health(&self) -> Arc<RedisHealth> {

@@ -8,19 +8,21 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, cmd};
 
 use super::generation::RedisGeneration;
-use super::keys::ChannelKeys;
+use super::keys::{ChannelKeys, SessionKeys};
 use super::message::encode;
 use crate::channel::{ChannelName, MAX_JOINS_AND_LEAVES, MAX_PUBLISH_IDS, Namespaces};
 
 /// Prefix of all scripts that concern channels.
 const EPOCH: &str = include_str!("scripts/epoch.lua");
-/// Prefix of the publish script.
+/// Prefix of the scripts that must not have an effect in an unknown generation.
 const SAME_REDIS: &str = include_str!("scripts/same_redis.lua");
 const PUBLISH: &str = include_str!("scripts/publish.lua");
 const OPEN: &str = include_str!("scripts/open.lua");
 const GENERATION: &str = include_str!("scripts/generation.lua");
 const SERVERS: &str = include_str!("scripts/servers.lua");
 const USERS: &str = include_str!("scripts/users.lua");
+const SESSION: &str = include_str!("scripts/session.lua");
+const LEASE: &str = include_str!("scripts/lease.lua");
 
 /// Divisor for the extra lifetime of a log, which is 1/8 of the required lifetime. Because of the extra
 /// lifetime, not every message has to renew the expiry.
@@ -37,6 +39,8 @@ pub(super) struct Scripts {
     generation: String,
     servers: String,
     users: String,
+    session: String,
+    lease: String,
     namespaces: Arc<Namespaces>,
 }
 
@@ -77,6 +81,8 @@ impl Scripts {
             generation: load(GENERATION.to_owned()).await?,
             servers: load(SERVERS.to_owned()).await?,
             users: load(USERS.to_owned()).await?,
+            session: load(format!("{SAME_REDIS}\n{SESSION}")).await?,
+            lease: load(format!("{SAME_REDIS}\n{LEASE}")).await?,
             namespaces: Arc::clone(namespaces),
         })
     }
@@ -153,6 +159,23 @@ impl Scripts {
     pub(super) fn users(&self, keys: &[String], arguments: &[String]) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(&self.users).arg(keys.len()).arg(keys).arg(arguments);
+        call
+    }
+
+    /// Returns a call for the session with this record. The caller adds the arguments, of which the last is the
+    /// replication id.
+    pub(super) fn session(&self, record: &str, keys: &SessionKeys) -> Cmd {
+        let SessionKeys { of, ended, leases, since } = keys;
+        let mut call = cmd("EVALSHA");
+        call.arg(&self.session).arg(5).arg(record).arg(of).arg(ended).arg(leases).arg(since);
+        call
+    }
+
+    /// Returns a call for a server's lease. The caller adds the arguments, of which the last is the replication
+    /// id.
+    pub(super) fn lease(&self, keys: &SessionKeys) -> Cmd {
+        let mut call = cmd("EVALSHA");
+        call.arg(&self.lease).arg(3).arg(&keys.leases).arg(&keys.since).arg(&keys.of);
         call
     }
 

@@ -82,6 +82,14 @@ async fn open<S: Socket, D: WebSocketDialect>(
             Err(CloseCode::ProtocolError)
         }
     };
+    let attached = match attached {
+        Ok((attached, dialect)) => services
+            .confirm_session(&attached, caller.address)
+            .await
+            .map(|()| (attached, dialect))
+            .map_err(|refusal| refusal.close_code()),
+        Err(code) => Err(code),
+    };
     match attached {
         Ok((mut attached, dialect)) => {
             let (recovered, revoked) = (attached.recovered, std::mem::take(&mut attached.revoked));

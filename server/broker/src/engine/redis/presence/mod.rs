@@ -8,4 +8,4 @@ mod pages;
 pub(super) mod peers;
 mod queries;
 mod requests;
-mod wire;
+pub(super) mod wire;

@@ -96,7 +96,7 @@ pub(super) fn parse_reply(payload: &[u8]) -> Option<ReceivedReply> {
 }
 
 /// Whether `text` has the form of a server name or session id.
-fn is_id(text: &str) -> bool {
+pub(in crate::engine::redis) fn is_id(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     (1..=MAX_ID_LEN).contains(&text.len()) && text.bytes().all(is_allowed)
 }

@@ -1,4 +1,4 @@
--- Prefix of the publish script: checks the replication id.
+-- Prefix of the scripts for publishes, session records and leases: checks the replication id.
 --
 -- A connection can outlive a period in which its Redis becomes a replica, loses its newest messages to the new master, and is promoted again.
 -- The replication id then differs. Without this check, offsets would be assigned twice in the same epoch, until the servers' next probes

@@ -18,7 +18,7 @@
 --
 -- KEYS:
 --   1  the record
---   2  prefix of a set for each server: its sessions
+--   2  prefix of a set for each server: its sessions. The set with the empty name has the sessions without an owner.
 --   3  stream of ended sessions
 --   4  sorted set of the servers, with the expiry of each lease
 --   5  sorted set of the servers, with the time at which each got its lease
@@ -51,7 +51,10 @@
 --   `owned`, the owner and its term
 --   `unknown`
 --   `granted`, the term's generation and number, the version, 1 if the session has a client, 1 if the record is complete, the remaining
---   time, 1 if the session was taken from a server on which it had a client, and the state
+--   time, the state, the digest of the secret, and the former owner (empty: none, or the request was repeated)
+
+-- Approximate length of the stream of ended sessions. The oldest entries are removed, whether or not they were read.
+local MAX_ENDED = 10000
 
 local operation, server, generation, session = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'secret', 'state', 'ended', 'at')
@@ -73,7 +76,11 @@ local function set_owner(new)
   if owner and owner ~= new then
     redis.call('SREM', KEYS[2] .. owner, session)
   end
-  redis.call('SADD', KEYS[2] .. new, session)
+  if redis.call('SADD', KEYS[2] .. new, session) == 1 and new ~= '' then
+    -- Other servers find the sessions of a dead server by its lease. A request that was delayed beyond the end of the lease may come after
+    -- they have removed the lease.
+    redis.call('ZADD', KEYS[4], 'NX', 0, new)
+  end
 end
 
 if operation == 'claim' or operation == 'adopt' then
@@ -92,13 +99,12 @@ if operation == 'claim' or operation == 'adopt' then
   local is_attached, is_alive = record[5] == '1', has_lease(owner) or not is_settled
   local term_generation, number = numbers(term)
   local is_complete = record[3] == generation
-  local deadline, taken = record[7], 0
+  local deadline = record[7]
   if operation == 'claim' then
     if is_attached and owner ~= server and owner ~= '' then
       if is_alive and (ARGV[6] ~= owner or ARGV[7] .. ' ' .. ARGV[8] ~= term) then
         return { 'owned', owner, term_generation, number }
       end
-      taken = 1
     end
   else
     local is_adoptable = owner ~= server and not is_alive
@@ -115,13 +121,13 @@ if operation == 'claim' or operation == 'adopt' then
   local remaining = math.max(deadline - now, 0)
   if operation == 'claim' and owner == server then
     -- A repeated claim.
-    return { 'granted', term_generation, number, tonumber(record[4]), tonumber(record[5]), is_complete and 1 or 0, remaining, 0, record[9] }
+    return { 'granted', term_generation, number, tonumber(record[4]), tonumber(record[5]), is_complete and 1 or 0, remaining, record[9], record[8], '' }
   end
   local claimed = operation == 'claim'
   redis.call('HSET', KEYS[1], 'owner', server, 'term', generation .. ' ' .. string.format('%d', number + 1), 'version', 0,
     'attached', claimed and 1 or 0, 'adopted', claimed and '' or owner .. ' ' .. term, 'until', deadline)
   set_owner(server)
-  return { 'granted', tonumber(generation), number + 1, 0, claimed and 1 or 0, is_complete and 1 or 0, remaining, taken, record[9] }
+  return { 'granted', tonumber(generation), number + 1, 0, claimed and 1 or 0, is_complete and 1 or 0, remaining, record[9], record[8], owner }
 end
 
 if ended then
@@ -166,7 +172,7 @@ if operation == 'end' then
   redis.call('HSET', KEYS[1], 'ended', ARGV[12], 'secret', ARGV[11])
   redis.call('HDEL', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'state', 'at')
   redis.call('PEXPIRE', KEYS[1], ARGV[13])
-  redis.call('XADD', KEYS[3], '*', 'session', session, 'code', ARGV[12])
+  redis.call('XADD', KEYS[3], 'MAXLEN', '~', MAX_ENDED, '*', 'session', session, 'code', ARGV[12])
   if owner then
     redis.call('SREM', KEYS[2] .. owner, session)
   end

@@ -1,0 +1,45 @@
+//! Sessions of clients that may be on another server.
+
+use std::net::IpAddr;
+
+use encke_core::close::CloseCode;
+
+use super::{Refusal, Services};
+use crate::session::{Attached, ClaimedSession, ResumeToken, Transport};
+
+impl Services {
+    /// Moves a client's session to this server if another server has it. A session that has a client there is only moved
+    /// for a new connection (`may_take`).
+    ///
+    /// # Errors
+    /// Returns the close code that refuses the client.
+    pub(crate) async fn claim_session(
+        &self,
+        token: &str,
+        may_take: bool,
+        address: IpAddr,
+    ) -> Result<Option<ClaimedSession>, CloseCode> {
+        let (Some(shared), Some(token)) = (&self.shared_sessions, ResumeToken::parse(token)) else {
+            return Ok(None);
+        };
+        let claimed = shared.acquire(&token, may_take).await;
+        claimed.map_err(|refusal| self.refuse_attachment(refusal, address).close_code())
+    }
+
+    /// Waits until this server may serve the session of a new connection. For a new session whose client polls, waits
+    /// until other servers can find the session.
+    ///
+    /// # Errors
+    /// Returns the refusal, after counting and logging it.
+    pub(crate) async fn confirm_session(&self, attached: &Attached, address: IpAddr) -> Result<(), Refusal> {
+        let Some(shared) = &self.shared_sessions else { return Ok(()) };
+        if attached.recovered {
+            let confirmed = shared.confirm(attached).await;
+            return confirmed.map_err(|refusal| self.refuse_attachment(refusal, address));
+        }
+        if attached.transport == Transport::Poll {
+            shared.await_record(attached).await;
+        }
+        Ok(())
+    }
+}

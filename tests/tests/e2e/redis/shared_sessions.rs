@@ -1,0 +1,356 @@
+//! Sessions that resume on any of several servers with one Redis.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use encke_tests::bayeux::{self, BayeuxPolling, BayeuxWebSocket};
+use encke_tests::process::Signal;
+use encke_tests::redis::Redis;
+use encke_tests::waiting::{eventually, eventually_within, until};
+use encke_tests::{Client, EventStream, Hello, Launch, PollClient, RunningServer};
+use redis::Connection;
+use serde_json::json;
+
+use super::{assert_gap, assert_message, launch, query};
+
+fn sharing(redis: &Redis) -> Launch {
+    launch(redis).set("engine.share_sessions=true")
+}
+
+/// Starts servers that hold their leases.
+fn servers<const N: usize>(redis: &Redis) -> [RunningServer; N] {
+    let servers = [(); N].map(|()| sharing(redis).start());
+    let mut connection = redis.connect();
+    until("all servers hold leases", || {
+        query::<usize>(&mut connection, &["ZCARD", "encke:{sessions}leases"]) == N
+    });
+    servers
+}
+
+/// Returns the record of a session.
+fn record(connection: &mut Connection, session: &str) -> HashMap<String, Vec<u8>> {
+    let id = data_encoding::BASE64URL_NOPAD.decode(&session.as_bytes()[2..]).expect("an id");
+    let key = format!("encke:{{sessions}}s:{}", data_encoding::HEXLOWER.encode(&id));
+    query(connection, &["HGETALL", &key])
+}
+
+/// Waits until the record says whether the session has a client, and contains its latest subscription.
+#[track_caller]
+fn await_record(redis: &Redis, hello: &Hello, is_attached: bool, channel: &str) {
+    let attached = if is_attached { "1" } else { "0" };
+    let mut connection = redis.connect();
+    until(format!("the record of {} is written", hello.session), || {
+        let record = record(&mut connection, &hello.session);
+        let has = |name: &str, text: &str| {
+            record.get(name).is_some_and(|value| String::from_utf8_lossy(value).contains(text))
+        };
+        has("attached", attached) && has("state", channel)
+    });
+}
+
+/// Resumes a session after a seq.
+#[track_caller]
+fn resume(server: &RunningServer, hello: &Hello, seq: u64) -> Client {
+    let client = Client::connect(server.public, &format!("resume={}&seq={seq}", hello.resume));
+    assert!(client.hello.recovered, "{:?}", server.logs.text());
+    assert_eq!(client.hello.session, hello.session);
+    client
+}
+
+/// Asserts that each of these events of the session was reported once, by any server.
+#[track_caller]
+fn assert_lifecycle(servers: &[&RunningServer], session: &str, expected: &[&str]) {
+    let mut seen: Vec<_> = servers.iter().flat_map(|server| server.logs.lifecycle(session)).collect();
+    seen.sort_unstable();
+    let mut expected = expected.to_vec();
+    expected.sort_unstable();
+    let seen: Vec<_> = seen.iter().map(|(event, reason)| format!("{event} {reason}")).collect();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn suspended_session_resumes_on_another_server() {
+    let redis = Redis::start();
+    let [first, second] = servers(&redis);
+    let mut client = first.client();
+    client.subscribe("news");
+    first.admin.publish("news", 1);
+    assert_message(&mut client, 1, 1);
+    let hello = first.suspend(client);
+    await_record(&redis, &hello, false, "news");
+    second.admin.publish_each("news", 2..=3);
+    let mut client = resume(&second, &hello, 1);
+    (2..=3).for_each(|number| assert_message(&mut client, number, number));
+    first.await_removal(&hello.session);
+    first.admin.publish("news", 4);
+    assert_message(&mut client, 4, 4);
+
+    // And back again, without a report of what the client has received.
+    let hello = second.suspend(client);
+    first.admin.publish("news", 5);
+    let mut client = first.resume(&hello.resume);
+    assert!(client.hello.recovered);
+    let seqs: Vec<_> = std::iter::repeat_with(|| client.message()["seq"].as_u64().expect("a seq"))
+        .take_while(|seq| *seq < 5)
+        .collect();
+    assert_eq!(seqs, (2..5).collect::<Vec<u64>>(), "unacknowledged messages are sent again");
+    client.close();
+    let expected =
+        ["opened connect", "suspended connection_lost", "resumed reconnect", "suspended connection_lost"];
+    first.await_removal(&hello.session);
+    let all = [&expected[..], &["resumed reconnect", "closed client"]].concat();
+    until("the end is reported", || first.logs.lifecycle(&hello.session).len() >= 4);
+    assert_lifecycle(&[&first, &second], &hello.session, &all);
+}
+
+#[test]
+fn session_is_handed_over_while_its_client_is_connected() {
+    let redis = Redis::start();
+    let [first, second] = servers(&redis);
+    let mut client = first.client();
+    client.subscribe("news");
+    client.subscribe("other");
+    await_record(&redis, &client.hello, true, "other");
+    for number in 1..=3 {
+        first.admin.publish("news", number);
+        first.admin.publish("other", number);
+    }
+    let seq = (1..=6).map(|_| client.message()["seq"].as_u64().expect("a seq")).max().unwrap_or_default();
+    let mut moved = resume(&second, &client.hello, seq - 2);
+    assert_eq!(client.close_code(), Some(4100));
+    for expected in [seq - 1, seq] {
+        assert_eq!(moved.message()["seq"], expected);
+    }
+    first.admin.publish("news", 4);
+    assert_message(&mut moved, 4, 4);
+    first.await_removal(&client.hello.session);
+    assert_lifecycle(&[&first, &second], &client.hello.session, &["opened connect", "resumed take_over"]);
+}
+
+#[test]
+fn session_survives_the_death_of_its_server() {
+    let redis = Redis::start();
+    let [mut first, second] = servers(&redis);
+    let mut one = first.client();
+    one.subscribe("news");
+    let mut two = first.client();
+    two.subscribe("news");
+    two.subscribe("other");
+    await_record(&redis, &one.hello, true, "news");
+    await_record(&redis, &two.hello, true, "other");
+    first.admin.publish_each("news", 1..=3);
+    (1..=3).for_each(|number| assert_message(&mut one, number, number));
+    (1..=3).for_each(|number| assert_message(&mut two, number, number));
+    first.signal(Signal::KILL);
+    first.await_exit();
+    second.admin.publish("news", 4);
+    second.admin.publish("other", 1);
+    let mut resumed = resume(&second, &one.hello, 2);
+    (3..=4).for_each(|number| assert_message(&mut resumed, number, number));
+    // With two channels, the server cannot know which messages the client has.
+    let mut resumed = resume(&second, &two.hello, 3);
+    assert_gap(&mut resumed, "news");
+    assert_gap(&mut resumed, "other");
+    second.admin.publish("news", 5);
+    assert_message(&mut resumed, 5, 5);
+}
+
+#[test]
+fn session_is_taken_from_a_frozen_server() {
+    let redis = Redis::start();
+    let [first, second] = servers(&redis);
+    let mut client = first.client();
+    client.subscribe("news");
+    await_record(&redis, &client.hello, true, "news");
+    first.signal(Signal::STOP);
+    second.admin.publish("news", 1);
+    let mut moved = resume(&second, &client.hello, 0);
+    assert_message(&mut moved, 1, 1);
+    first.signal(Signal::CONT);
+    assert_eq!(client.close_code(), Some(4100));
+    first.await_removal(&client.hello.session);
+    second.admin.publish("news", 2);
+    assert_message(&mut moved, 2, 2);
+    assert_lifecycle(&[&first, &second], &client.hello.session, &["opened connect", "resumed take_over"]);
+}
+
+#[test]
+fn sessions_of_a_dead_server_are_adopted_and_expire_once() {
+    let redis = Redis::start();
+    let start = || sharing(&redis).set("session.reconnect_window=3s").start();
+    let (mut first, second) = (start(), start());
+    let client = first.client();
+    await_record(&redis, &client.hello, true, "");
+    first.signal(Signal::KILL);
+    first.await_exit();
+    let expired = || second.admin.metrics().events("expired", "reconnect_window");
+    eventually_within(Duration::from_secs(60), "the session expires", || (expired() == 1.0).then_some(()));
+    let mut connection = redis.connect();
+    let ended = record(&mut connection, &client.hello.session);
+    assert_eq!(ended.get("ended").map(|code| &**code), Some(&b"1000"[..]));
+    assert_eq!(query::<usize>(&mut connection, &["XLEN", "encke:{sessions}ended"]), 1);
+    let again = second.resume(&client.hello.resume);
+    assert!(!again.hello.recovered, "it has ended");
+}
+
+#[test]
+fn nothing_is_resumed_while_redis_is_unreachable() {
+    let mut redis = Redis::persistent();
+    let [first, second] = servers(&redis);
+    let mut client = first.client();
+    client.subscribe("news");
+    await_record(&redis, &client.hello, true, "news");
+    redis.process().signal(Signal::STOP);
+    let refused = Client::try_connect(second.public, &format!("resume={}", client.hello.resume));
+    assert_eq!(refused.err(), Some(4005));
+    redis.process().signal(Signal::CONT);
+    let mut resumed = None;
+    eventually_within(Duration::from_secs(60), "the session is resumed", || {
+        let query = format!("resume={}", client.hello.resume);
+        resumed = Client::try_connect(second.public, &query).ok().filter(|client| client.hello.recovered);
+        resumed.as_ref().map(drop)
+    });
+    redis.kill();
+    assert_eq!(json!(resumed.is_some()), json!(true));
+}
+
+#[test]
+fn server_that_shuts_down_leaves_its_sessions_to_the_others() {
+    let redis = Redis::start();
+    let [mut first, second] = servers(&redis);
+    let mut clients: Vec<_> = (0..100).map(|_| first.client()).collect();
+    clients.iter_mut().for_each(|client| _ = client.subscribe("news"));
+    let suspended = first.suspend(clients.pop().expect("a client"));
+    first.admin.publish("news", 1);
+    clients.iter_mut().for_each(|client| assert_message(client, 1, 1));
+    first.terminate();
+    for client in &mut clients {
+        assert_eq!(client.close_code(), Some(4008));
+        // Before the first server has released the other sessions.
+        let mut resumed = resume(&second, &client.hello, 1);
+        resumed.ping();
+        second.suspend(resumed);
+    }
+    assert!(first.await_exit().success());
+    second.admin.publish("news", 2);
+    let mut resumed = resume(&second, &suspended, 0);
+    (1..=2).for_each(|number| assert_message(&mut resumed, number, number));
+    let client = &clients[0];
+    let mut resumed = resume(&second, &client.hello, 1);
+    assert_message(&mut resumed, 2, 2);
+    let expected = [
+        "opened connect",
+        "resumed reconnect",
+        "resumed reconnect",
+        "suspended connection_lost",
+        "suspended moved",
+    ];
+    assert_lifecycle(&[&first, &second], &client.hello.session, &expected);
+}
+
+/// A server that has been regarded as dead claims its sessions back, if their clients are still connected to it.
+#[test]
+fn frozen_server_keeps_its_clients() {
+    let redis = Redis::start();
+    let [first, second] = servers(&redis);
+    let mut client = first.client();
+    client.subscribe("news");
+    await_record(&redis, &client.hello, true, "news");
+    first.signal(Signal::STOP);
+    let adopted = || second.logs.lifecycle(&client.hello.session).len();
+    eventually_within(Duration::from_secs(60), "the session is adopted", || (adopted() > 0).then_some(()));
+    second.admin.publish("news", 1);
+    first.signal(Signal::CONT);
+    assert_message(&mut client, 1, 1);
+    second.admin.publish("news", 2);
+    assert_message(&mut client, 2, 2);
+    let mut connection = redis.connect();
+    until("the session is claimed back", || {
+        record(&mut connection, &client.hello.session)
+            .get("attached")
+            .is_some_and(|attached| attached == b"1")
+    });
+    // The second server finds that it does not own the session any more, and then claims it.
+    let query = format!("resume={}&seq=1", client.hello.resume);
+    let mut resumed =
+        eventually("the session is resumed", || Client::try_connect(second.public, &query).ok());
+    assert!(resumed.hello.recovered);
+    assert_message(&mut resumed, 2, 2);
+    assert_eq!(client.close_code(), Some(4100));
+}
+
+/// Each poll may reach another server.
+#[test]
+fn polls_reach_any_server() {
+    let redis = Redis::start();
+    let servers: [_; 3] = servers(&redis);
+    let mut polls = servers.each_ref().map(|server| PollClient::connect(server.public));
+    let opened = polls[0].get("channels=news").json();
+    let hello = Hello::parse(opened[0].clone());
+    let (mut seq, mut received) = (0, Vec::new());
+    for round in 1..=12 {
+        let at = round % 3;
+        servers[(round + 1) % 3].admin.publish("news", round);
+        let answer = polls[at].get(&format!("resume={}&seq={seq}", hello.resume)).json();
+        for object in answer.as_array().expect("an array") {
+            let Some(number) = object["message"]["seq"].as_u64() else { continue };
+            assert_eq!(number, seq + 1, "{answer}");
+            (seq, _) = (number, received.push(object["message"]["offset"].clone()));
+        }
+    }
+    assert_eq!(json!(received), json!((1..=12).collect::<Vec<u64>>()));
+    let with_session = |server: &&RunningServer| server.admin.phase(&hello.session).is_some();
+    until("one server has the session", || servers.iter().filter(with_session).count() == 1);
+    assert_lifecycle(&servers.each_ref(), &hello.session, &["opened connect"]);
+}
+
+#[test]
+fn event_stream_continues_on_another_server() {
+    let redis = Redis::start();
+    let [first, second] = servers(&redis);
+    let (mut stream, hello) = EventStream::greeted(first.public, "channels=news");
+    first.admin.publish("news", 1);
+    let (id, object) = stream.object();
+    assert_eq!(object["message"]["data"], 1);
+    drop(stream);
+    await_record(&redis, &hello, false, "news");
+    second.admin.publish("news", 2);
+    let id = id.expect("an id");
+    let mut stream = EventStream::reconnect(second.public, "channels=news", &id);
+    let again = stream.hello();
+    assert_eq!((again.recovered, &again.session), (true, &hello.session));
+    assert_eq!(stream.object().1["message"]["data"], 2);
+
+    // A command at another server does not take the session from the stream.
+    let query = format!("resume={}", hello.resume);
+    let reply =
+        PollClient::connect(first.public).post(&query, r#"{"id":1,"publish":{"channel":"news","data":3}}"#);
+    reply.assert_error(503, "unavailable");
+    second.admin.publish("news", 4);
+    assert_eq!(stream.object().1["message"]["data"], 4);
+}
+
+#[test]
+fn bayeux_clients_reach_any_server() {
+    let redis = Redis::start();
+    let [first, second] = servers(&redis);
+    let [mut polls, mut others] = [&first, &second].map(|server| BayeuxPolling::connect(server.public));
+    let handshake = bayeux::with_field(bayeux::handshake(), "ext", json!({"ack": true}));
+    let client_id = bayeux::client_id(&polls.reply(&handshake));
+    bayeux::assert_successful(&polls.reply(&bayeux::subscribe(&client_id, "/news")));
+    let mut ack = 0;
+    for number in 1..=6 {
+        first.admin.publish("/news", number);
+        let polls = if number % 2 == 0 { &mut polls } else { &mut others };
+        let answer = polls.request(&bayeux::connect_now_with_ack(&client_id, ack));
+        assert_eq!(bayeux::events(&answer), [json!(number)], "{answer:?}");
+        let reply = answer.iter().find(|message| bayeux::is_reply(message)).expect("a reply");
+        ack = reply["ext"]["ack"].as_u64().expect("an ack");
+    }
+    first.admin.publish("/news", 7);
+    let mut socket = BayeuxWebSocket::connect(second.public);
+    let connect =
+        bayeux::with_field(bayeux::connect_now_with_ack(&client_id, ack), "connectionType", "websocket");
+    let messages = socket.request(&connect);
+    assert_eq!(bayeux::events(&messages), [json!(7)], "{messages:?}");
+}
