@@ -101,8 +101,12 @@ export function connect(url, options = {}) {
   const urlOf = (path, query) => `${base}${path}?${new URLSearchParams({ ...session, ...auth, ...query })}`;
 
   function openWebSocket(mine) {
-    const url = urlOf("ws", { heartbeat: "message" });
+    // A server that does not know the session's latest messages needs the positions.
+    const reports = session.resume && timeouts.positions;
+    const url = urlOf("ws", { heartbeat: "message", ...(reports && { positions: 1 }) });
     const socket = new WebSocket(url.replace("http", "ws"));
+    const known = () => Object.fromEntries([...positions].map(([channel, { epoch, offset }]) => [channel, [epoch, offset]]));
+    if (reports) socket.onopen = () => socket.send(JSON.stringify({ positions: known() }));
     mine.send = ({ text }) => socket.send(text);
     mine.end = () => {
       socket.onmessage = socket.onclose = null; // The next link resumes it.

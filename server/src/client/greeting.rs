@@ -21,6 +21,7 @@ pub(crate) fn hello<'a>(
         ping_interval: timeouts.ping_interval,
         pong_timeout: timeouts.pong_timeout,
         reconnect_window: timeouts.reconnect_window,
+        positions: attachment.services.shared_sessions.is_some(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::connection::transport::sse::{Accepted, ClientPositions, END_EVENT_ID,
 use crate::http::reply::{no_content, with};
 use crate::http::request::parameter;
 use crate::http::{ApiError, Reply, http_date};
+use crate::session::ReportedPositions;
 
 const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -74,6 +75,7 @@ pub(super) fn read<B>(
     if let Some(id) = last_event_id(request) {
         match EventId::parse(&id) {
             Some(id) => {
+                session.positions = ReportedPositions::Known(id.positions.known.clone());
                 (session.resume, session.seq, positions) = (Some(id.token), Some(id.seq), id.positions)
             }
             None => positions = ClientPositions::UNKNOWN,

@@ -6,7 +6,7 @@ use hyper::{Method, Request};
 use crate::http::ApiError;
 use crate::http::request::{check_names, parameters};
 
-const WEBSOCKET: &[&str] = &["resume", "seq", "token", "heartbeat"];
+const WEBSOCKET: &[&str] = &["resume", "seq", "token", "heartbeat", "positions"];
 
 /// `heartbeat` has no effect, so a client may use the same parameters as for `/ws`.
 const EVENTS: &[&str] = &["channels", "last", "resume", "seq", "token", "heartbeat", "lastEventId"];
@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn each_path_accepts_its_parameters_and_those_of_libraries() {
         for (method, target, error) in [
-            ("GET", "/ws?resume=a&seq=1&token=a&heartbeat=frame", None),
-            ("GET", "/ws?channels=a", Some("channels; this path has resume, seq, token, heartbeat")),
+            ("GET", "/ws?resume=a&seq=1&token=a&heartbeat=frame&positions=1", None),
+            ("GET", "/ws?channels=a", Some("channels; this path has resume, seq, token, heartbeat, positions")),
             ("GET", "/ws?_=1&heartbeats=frame", Some("heartbeats; did you mean heartbeat?")),
             ("POST", "/ws?x", None),
             (

@@ -11,7 +11,7 @@ use hyper::Request;
 use crate::client::{AdmitRequest, ClientSettings};
 use crate::http::ApiError;
 use crate::http::request::parameters;
-use crate::session::SessionRequest;
+use crate::session::{ReportedPositions, SessionRequest};
 
 /// Query parameters of a client that cannot send commands over its connection.
 pub(super) struct Query {
@@ -68,6 +68,10 @@ pub(crate) fn parse_query(query: &str) -> Option<(AdmitRequest, Json)> {
                     _ => return None,
                 }
             }
+            "positions" => match &*value {
+                "1" => wanted.session.positions = ReportedPositions::Announced,
+                _ => return None,
+            },
             _ => read_parameter(&mut wanted, &name, value).ok()?,
         }
     }

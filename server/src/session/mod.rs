@@ -14,6 +14,7 @@ mod channels;
 mod id;
 mod lifecycle;
 mod panics;
+mod reported_positions;
 mod session_ref;
 mod sharing;
 mod subscriptions;
@@ -28,6 +29,7 @@ pub(crate) use lifecycle::{
     AttachRefusal, AttachRequest, Attached, EventSink, OnlineUsers, RestoredSessions, SessionRequest,
     Sessions, UserSink,
 };
+pub(crate) use reported_positions::{ChannelKey, ReportedPositions};
 pub(crate) use session_ref::SessionRef;
 pub(crate) use sharing::{ClaimedSession, SharedSessions};
 pub(crate) use subscriptions::{

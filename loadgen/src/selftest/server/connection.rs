@@ -111,6 +111,7 @@ impl FaultyConnection {
             ping_interval_ms: millis(PING_INTERVAL),
             pong_timeout_ms: millis(PONG_TIMEOUT),
             reconnect_window_ms: 60_000,
+            positions: false,
         });
         sleep(hello_delay).await;
         match bytes_for_hello {

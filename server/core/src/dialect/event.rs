@@ -30,6 +30,8 @@ pub enum ServerEvent<'a> {
         pong_timeout: Duration,
         /// How long a session can be resumed after a disconnect.
         reconnect_window: Duration,
+        /// Whether the client should report its positions when it resumes the session.
+        positions: bool,
     },
     /// The server is about to close the connection.
     Goaway {

@@ -11,6 +11,7 @@ use crate::admission::Permit;
 use crate::auth::Identity;
 use crate::session::arrival::Arrival;
 use crate::session::id::{ResumeSecret, ResumeToken, SessionId};
+use crate::session::reported_positions::ReportedPositions;
 use crate::session::table::{
     Mailbox, PollAdvice, SessionCell, SessionHandle, SessionState, SharedState, token_deadline,
 };
@@ -133,7 +134,7 @@ impl Sessions {
             if !mailbox.has_permit() && !state.has_permit() {
                 return Err(AttachRefusal::TooManyConnections);
             }
-            continue_if_outdated(state, &attach);
+            continue_if_outdated(state, &attach, &request.wanted.positions);
             state.machine.handle(step, Input::Attach(attach));
             let accepted = state.machine.phase() == Phase::Attached(attach.connection);
             if accepted {
@@ -253,13 +254,17 @@ impl Sessions {
 
 /// Continues the stream of a client that may have received messages from a server that has failed. A client that
 /// reports no seq, and accepts duplicates, receives everything after the record.
-fn continue_if_outdated(state: &mut SessionState, attach: &Attach) {
+fn continue_if_outdated(state: &mut SessionState, attach: &Attach, positions: &ReportedPositions) {
     if !state.shared().is_some_and(|shared| shared.is_outdated) {
         return;
     }
     let outbox = state.machine.outbox_mut();
     if attach.seq.map_or(attach.delivery == DeliveryMode::AtMostOnce, |seq| seq > outbox.seq()) {
-        outbox.continue_after_loss(attach.seq, |it| it.channel.read().bounds(), |_| None);
+        outbox.continue_after_loss(
+            attach.seq,
+            |it| it.channel.read().bounds(),
+            |it| positions.offset_in(&it.channel),
+        );
     }
 }
 

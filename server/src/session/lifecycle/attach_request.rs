@@ -8,6 +8,7 @@ use encke_core::session::{ConnectionKind, DeliveryMode};
 
 use crate::auth::Identity;
 use crate::session::arrival::Arrival;
+use crate::session::reported_positions::ReportedPositions;
 use crate::session::table::{Mailbox, SessionHandle};
 use crate::session::transport::Transport;
 
@@ -18,6 +19,7 @@ pub(crate) struct SessionRequest {
     pub(crate) resume: Option<String>,
     /// Seq of the last message that the client has received, if reported.
     pub(crate) seq: Option<u64>,
+    pub(crate) positions: ReportedPositions,
     pub(crate) kind: ConnectionKind,
     pub(crate) dialect: DialectName,
     /// Messages that a client is assumed to have received if it sends no `seq`.
@@ -33,7 +35,17 @@ impl SessionRequest {
     /// Creates the request for a new session.
     pub(crate) fn new(kind: ConnectionKind, dialect: DialectName) -> Self {
         let delivery = DeliveryMode::AtLeastOnce;
-        Self { resume: None, seq: None, kind, dialect, delivery, only_resume: false, upgraded: None }
+        let positions = ReportedPositions::None;
+        Self {
+            resume: None,
+            seq: None,
+            positions,
+            kind,
+            dialect,
+            delivery,
+            only_resume: false,
+            upgraded: None,
+        }
     }
 }
 

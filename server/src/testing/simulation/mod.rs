@@ -47,7 +47,7 @@ use crate::public::{self, accept_events, parse_query};
 use crate::server::assembly;
 use crate::server::expiry::ExpiryDispatcher;
 use crate::server::parking_threads::ParkingThreads;
-use crate::session::{Arrival, Channel, SessionRef};
+use crate::session::{Arrival, Channel, ChannelKey, SessionRef};
 
 use engine::make_engine;
 
@@ -111,7 +111,7 @@ pub struct RequestArrival(Arrival);
 #[must_use]
 pub fn event_id_key(channel: &str) -> String {
     let name = ChannelName::new(channel, channel.len()).expect("a valid name");
-    sse::ChannelKey::of(&name).to_string()
+    ChannelKey::of(&name).to_string()
 }
 
 /// State of the wheel's loop.

@@ -7,7 +7,7 @@ use encke_tests::bayeux::{self, BayeuxPolling, BayeuxWebSocket};
 use encke_tests::process::Signal;
 use encke_tests::redis::Redis;
 use encke_tests::waiting::{eventually, eventually_within, until};
-use encke_tests::{Client, EventStream, Hello, Launch, PollClient, RunningServer};
+use encke_tests::{Client, EventStream, Hello, Launch, PollClient, RawClient, RunningServer};
 use redis::Connection;
 use serde_json::json;
 
@@ -153,6 +153,40 @@ fn session_survives_the_death_of_its_server() {
     assert_gap(&mut resumed, "other");
     second.admin.publish("news", 5);
     assert_message(&mut resumed, 5, 5);
+}
+
+/// A client that reports its positions receives what it lacks of each channel.
+#[test]
+fn positions_survive_the_death_of_a_server() {
+    let redis = Redis::start();
+    let [mut first, second] = servers(&redis);
+    let mut client = first.client();
+    assert_eq!(client.hello.object["hello"]["positions"], true);
+    let epochs = ["news", "other"].map(|channel| client.subscribe(channel));
+    await_record(&redis, &client.hello, true, "other");
+    first.admin.publish_each("news", 1..=3);
+    first.admin.publish_each("other", 1..=2);
+    (0..5).for_each(|_| _ = client.message());
+    let (mut stream, opened) = EventStream::greeted(first.public, "channels=a,b,last");
+    await_record(&redis, &opened, true, "last");
+    ["a", "b", "a"].iter().for_each(|channel| _ = first.admin.publish(channel, "before"));
+    let id = (0..3).map(|_| stream.object().0.expect("an id")).last().expect("three ids");
+    first.signal(Signal::KILL);
+    first.await_exit();
+    second.admin.publish("news", 4);
+    second.admin.publish("b", "after");
+
+    let mut resumed =
+        RawClient::upgraded(second.public, &format!("resume={}&seq=4&positions=1", client.hello.resume));
+    resumed.text(&json!({"positions": {"news": [epochs[0], 2], "other": [epochs[1], 2]}}).to_string());
+    assert!(resumed.hello().recovered);
+    for offset in 3..=4 {
+        assert_eq!(resumed.object()["message"]["offset"], offset);
+    }
+
+    let mut stream = EventStream::reconnect(second.public, "channels=a,b,last", &id);
+    assert!(stream.hello().recovered);
+    assert_eq!(stream.object().1["message"]["data"], "after");
 }
 
 #[test]

@@ -4,11 +4,13 @@
 //! Clients written in Rust use it for parsing.
 
 mod encoded;
+mod positions;
 mod read;
 mod wire;
 mod write;
 
 pub use encoded::{ByPattern, EncodedMessage, EncodedPattern};
+pub use positions::parse_positions;
 pub use read::parse_command;
 pub use wire::{
     ChannelMessage, Gap, Goaway, Hello, PatternPosition, Ping, Reply, ReplyOutcome, ServerMessage,

@@ -23,6 +23,7 @@ fn server_messages_have_the_specified_bytes() {
         ping_interval_ms: 25_000,
         pong_timeout_ms: 10_000,
         reconnect_window_ms: 120_000,
+        positions: false,
     });
     let published = Success::Published { offset: 42, epoch: "e".into() };
     let present = Success::Presence {
@@ -131,8 +132,9 @@ fn events_become_the_specified_objects() {
                 ping_interval: Duration::from_secs(25),
                 pong_timeout: Duration::from_secs(10),
                 reconnect_window: Duration::from_secs(120),
+                positions: true,
             },
-            r#"{"hello":{"version":1,"session":"s_4fJ","resume":"s_4fJ.secret","recovered":true,"seq":7,"ping_interval_ms":25000,"pong_timeout_ms":10000,"reconnect_window_ms":120000}}"#,
+            r#"{"hello":{"version":1,"session":"s_4fJ","resume":"s_4fJ.secret","recovered":true,"seq":7,"ping_interval_ms":25000,"pong_timeout_ms":10000,"reconnect_window_ms":120000,"positions":true}}"#,
         ),
         (
             ServerEvent::Goaway { code: CloseCode::Draining, retry: Duration::from_millis(5321) },
@@ -176,6 +178,7 @@ fn a_hello_is_written_like_serde_does() {
                 ping_interval_ms: number,
                 pong_timeout_ms: number / 2,
                 reconnect_window_ms: number / 3,
+                positions: recovered,
             };
             assert_eq!(write::hello(&hello), ServerMessage::Hello(hello).to_json());
         }

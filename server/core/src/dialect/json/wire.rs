@@ -69,6 +69,9 @@ pub struct Hello<'a> {
     pub pong_timeout_ms: u64,
     /// How long a session can be resumed after a disconnect, in milliseconds.
     pub reconnect_window_ms: u64,
+    /// Whether the client should report its positions when it resumes the session, because its server may fail.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub positions: bool,
 }
 
 /// The reply to the command with the same `id`.

@@ -18,6 +18,7 @@ impl<'a> From<&'a ServerEvent<'_>> for ServerMessage<'a> {
                 ping_interval,
                 pong_timeout,
                 reconnect_window,
+                positions,
             } => Self::Hello(Hello {
                 version: VERSION,
                 session: borrowed(session),
@@ -27,6 +28,7 @@ impl<'a> From<&'a ServerEvent<'_>> for ServerMessage<'a> {
                 ping_interval_ms: millis(*ping_interval),
                 pong_timeout_ms: millis(*pong_timeout),
                 reconnect_window_ms: millis(*reconnect_window),
+                positions: *positions,
             }),
             ServerEvent::Goaway { code, retry } => {
                 Self::Goaway(Goaway { reason: code.reason().into(), retry_ms: millis(*retry) })
@@ -88,6 +90,9 @@ pub(super) fn hello(hello: &Hello<'_>) -> String {
     ] {
         text.push_str(name);
         text.push_str(number.format(value));
+    }
+    if hello.positions {
+        text.push_str(r#","positions":true"#);
     }
     text.push_str("}}");
     text

@@ -22,8 +22,6 @@ use crate::connection::{Connection, PendingSubscriptions, Socket, drive};
 use crate::session::Attached;
 
 pub(crate) use event::{END_EVENT_ID, write_farewell};
-#[cfg(feature = "simulation")]
-pub(crate) use positions::ChannelKey;
 use positions::Positions;
 pub(crate) use positions::{ClientPositions, EventId};
 use protocol::EventStream;

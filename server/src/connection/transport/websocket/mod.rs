@@ -11,12 +11,14 @@ use std::sync::Arc;
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::Dialect;
+use encke_core::dialect::json::parse_positions;
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 
 use crate::admission::{CompactConnection, OpenConnection, RefusalReason};
 use crate::client::{AdmitRequest, Attachment, Caller, Services, hello, unsubscribed};
 use crate::connection::{Connection, Ending, Parkable, Socket, close_socket, drive};
+use crate::session::{ChannelKey, ReportedPositions};
 
 pub(crate) use dialect::WebSocketDialect;
 
@@ -66,10 +68,14 @@ impl<S: Socket, D: WebSocketDialect> Parkable<S> for WebSocket<D, CompactConnect
 /// Attaches a socket to a session, and greets the client. If the session refuses, closes the connection with
 /// the reason.
 async fn open<S: Socket, D: WebSocketDialect>(
-    (socket, read): Upgraded<S>,
-    upgrade: Upgrade<D>,
+    upgraded: Upgraded<S>,
+    mut upgrade: Upgrade<D>,
     services: &Arc<Services>,
 ) -> Option<Connection<S, WebSocket<D, CompactConnection>>> {
+    let has_positions =
+        matches!(&upgrade.wanted, Some((it, _)) if it.session.positions == ReportedPositions::Announced);
+    let (socket, read) =
+        if has_positions { read_positions(upgraded, &mut upgrade, services).await? } else { upgraded };
     let Upgrade { caller, wanted, open_connection, answer } = upgrade;
     let attached = match wanted {
         Some((request, dialect)) => services
@@ -112,6 +118,32 @@ async fn open<S: Socket, D: WebSocketDialect>(
             None
         }
     }
+}
+
+/// Reads the positions of a client, which are in its first frame. `None` if there are none: the connection is closed.
+async fn read_positions<S: Socket, D>(
+    upgraded: Upgraded<S>,
+    upgrade: &mut Upgrade<D>,
+    services: &Arc<Services>,
+) -> Option<Upgraded<S>> {
+    let (wanted, _) = upgrade.wanted.as_mut()?;
+    let mut waiting = SessionlessSocket::new(upgraded, upgrade.caller.address, services);
+    waiting.begin(std::mem::take(&mut upgrade.answer));
+    let timeout = services.settings.write_timeout;
+    let ending = match services.timeouts.within(timeout, waiting.next()).await {
+        Some(Ok((text, _))) => match parse_positions(&text) {
+            Some(known) => {
+                let known = known.into_iter().map(|(name, since)| (ChannelKey::of_name(&name), since));
+                wanted.session.positions = ReportedPositions::Known(known.collect());
+                return Some(waiting.into_parts());
+            }
+            None => CloseCode::ProtocolError.into(),
+        },
+        Some(Err(ending)) => ending,
+        None => CloseCode::Limit.into(),
+    };
+    waiting.close(ending).await;
+    None
 }
 
 #[cfg(test)]

@@ -60,6 +60,11 @@ impl<S: Socket> SessionlessSocket<S> {
         }
     }
 
+    /// Sets the first output, before anything else is sent.
+    pub(crate) fn begin(&mut self, output: Vec<u8>) {
+        self.out = output.into();
+    }
+
     /// Returns the next text message, and when its first byte arrived.
     ///
     /// # Errors

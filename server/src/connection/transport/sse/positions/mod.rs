@@ -4,14 +4,12 @@
 //! A position is omitted only if the id says so (`*`). An id therefore also repeats the positions in the client's
 //! own id for channels that the stream does not deliver: a later URL may name them again.
 
-use std::fmt;
 use std::io::Write;
 
 use encke_broker::channel::{ChannelName, Origin};
 use encke_core::dialect::{Since, StartPosition};
-use ring::digest::{SHA256, digest};
 
-use crate::session::SubscribeOutcome;
+use crate::session::{ChannelKey, SubscribeOutcome};
 
 /// Maximum number of bytes of the positions in an event id. Every event repeats them. Channels whose positions
 /// do not fit get a gap in a new session.
@@ -48,25 +46,6 @@ pub(crate) struct ClientPositions {
     pub(crate) known: Vec<(ChannelKey, Since<'static>)>,
     /// Whether the client may have been following other channels, too.
     pub(crate) has_others: bool,
-}
-
-/// Short form of a channel's name: the order of the channels in the URL may have changed, and a name may be
-/// long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChannelKey(u32);
-
-impl ChannelKey {
-    pub(crate) fn of(channel: &ChannelName) -> Self {
-        let digest = digest(&SHA256, channel.as_str().as_bytes());
-        let (first, _) = digest.as_ref().split_first_chunk().expect("a digest has 32 bytes");
-        Self(u32::from_be_bytes(*first))
-    }
-}
-
-impl fmt::Display for ChannelKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}", self.0)
-    }
 }
 
 impl EventId {
@@ -132,7 +111,7 @@ fn parse_position(text: &str) -> Option<(ChannelKey, Since<'static>)> {
     let (epoch, offset) = position.split_once(':')?;
     let is_epoch = epoch.len() <= MAX_EPOCH_BYTES
         && epoch.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    let key = u32::from_str_radix(key, 16).ok().map(ChannelKey).filter(|parsed| parsed.to_string() == key);
+    let key = ChannelKey::parse(key);
     // `parse` would accept a sign.
     let has_only_digits = offset.bytes().all(|byte| byte.is_ascii_digit());
     let since = Since { epoch: epoch.to_owned().into(), offset: offset.parse().ok()? };
