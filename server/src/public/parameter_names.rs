@@ -62,7 +62,11 @@ mod tests {
     fn each_path_accepts_its_parameters_and_those_of_libraries() {
         for (method, target, error) in [
             ("GET", "/ws?resume=a&seq=1&token=a&heartbeat=frame&positions=1", None),
-            ("GET", "/ws?channels=a", Some("channels; this path has resume, seq, token, heartbeat, positions")),
+            (
+                "GET",
+                "/ws?channels=a",
+                Some("channels; this path has resume, seq, token, heartbeat, positions"),
+            ),
             ("GET", "/ws?_=1&heartbeats=frame", Some("heartbeats; did you mean heartbeat?")),
             ("POST", "/ws?x", None),
             (

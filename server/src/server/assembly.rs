@@ -70,7 +70,13 @@ pub(crate) fn client_services(
     client.engine_health = health;
     client.shared_users = shared_users;
     client.shared_sessions = directory.map(|directory| {
-        SharedSessions::start(&client.sessions, directory, shared_timeouts, shared_executor)
+        SharedSessions::start(
+            &client.sessions,
+            directory,
+            Arc::clone(&client.metrics),
+            shared_timeouts,
+            shared_executor,
+        )
     });
     client
 }

@@ -14,6 +14,7 @@ mod limits;
 mod process;
 mod reminders;
 mod sessions;
+mod sharing;
 mod timers;
 mod trace;
 mod webhooks;
@@ -36,6 +37,7 @@ use limits::LimitMetrics;
 use process::ProcessMetrics;
 use reminders::ReminderMetrics;
 use sessions::SessionMetrics;
+use sharing::SharingMetrics;
 use webhooks::WebhookMetrics;
 
 pub use backend::BackendMetrics;
@@ -46,6 +48,7 @@ pub use limits::LimitUsage;
 pub use process::ProcessView;
 pub use reminders::ReminderOutcome;
 pub use sessions::SessionsView;
+pub use sharing::ClaimResult;
 pub use timers::{Lateness, TimerMetrics};
 pub(crate) use trace::DroppedSpans;
 pub use webhooks::WebhookCounters;
@@ -62,6 +65,8 @@ pub struct Metrics {
     pub connections: ConnectionMetrics,
     /// Metrics of a remote engine.
     pub engine: EngineMetrics,
+    /// Metrics of sessions that several servers share.
+    pub sharing: SharingMetrics,
     pub webhooks: WebhookMetrics,
     pub reminders: ReminderMetrics,
     pub backend: Arc<BackendMetrics>,
@@ -109,6 +114,7 @@ impl Metrics {
             sessions: SessionMetrics::new(),
             connections: ConnectionMetrics::new(),
             engine: EngineMetrics::new(),
+            sharing: SharingMetrics::new(),
             webhooks: WebhookMetrics::default(),
             reminders: ReminderMetrics::new(),
             backend: Arc::default(),
@@ -131,6 +137,7 @@ impl Metrics {
             sessions,
             connections,
             engine,
+            sharing,
             webhooks,
             reminders,
             backend,
@@ -206,6 +213,16 @@ impl Metrics {
         add.register("engine_channel_opens", help, &engine.channel_opens);
         let help = "Servers that share channels through the remote engine, including this one";
         add.register("engine_servers", help, &engine.servers);
+        let help = "Claims of sessions that this server did not have (engine.share_sessions)";
+        add.register("session_claims", help, &sharing.claims);
+        let help = "Sessions that were released to another server";
+        add.register("sessions_released", help, &sharing.released);
+        let help = "Sessions that were adopted from servers that had failed or shut down";
+        add.register("sessions_adopted", help, &sharing.adopted);
+        let help = "Sessions that were dropped because another server owns them";
+        add.register("sessions_fenced", help, &sharing.fenced);
+        let help = "1 while this server holds its lease (engine.share_sessions), otherwise 0";
+        add.register("lease_held", help, &sharing.has_lease);
         add.register("webhook_queued", "Events queued for a webhook, or being sent to it", &webhooks.queued);
         let help =
             "Events delivered to a webhook, dropped because its queue was full, or dropped after retry_for";

@@ -97,6 +97,9 @@ pub enum DirectoryRequest {
     Adopt {
         /// Session.
         session: SessionKey,
+        /// Whether this server itself is the owner, and does not have the session, because it has received no reply to
+        /// a claim.
+        is_own: bool,
     },
 }
 
@@ -161,4 +164,8 @@ pub struct LeaseRenewal {
     pub alive: Vec<String>,
     /// Servers without a lease that still own sessions.
     pub dead: Vec<String>,
+    /// Number of sessions without an owner.
+    pub unowned: u64,
+    /// Number of this server's sessions.
+    pub owned: u64,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use encke_broker::engine::{DirectoryReply, DirectoryRequest, GrantedSession, SessionKey};
+use encke_broker::engine::{DirectoryReply, DirectoryRequest, GrantedSession, LeaseRenewal, SessionKey};
 use encke_core::close::SuspendReason;
 use encke_core::ownership::Ownership;
 use futures_util::StreamExt;
@@ -13,7 +13,7 @@ use super::SharedSessions;
 use crate::session::id::SessionId;
 use crate::session::table::SharedState;
 
-/// Pause between searches for sessions to adopt.
+/// How often a renewal of the lease is checked for sessions to adopt.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of sessions whose channels are opened at the same time.
@@ -22,14 +22,25 @@ const CONCURRENCY: usize = 64;
 impl SharedSessions {
     /// Adopts sessions until the server shuts down.
     pub(super) async fn adopt_sessions(self: Arc<Self>) {
+        let mut may_have_unknown = false;
         loop {
             self.timeouts.sleep(INTERVAL).await;
-            if self.may_adopt() {
-                let (alive, dead) = self.servers.lock().clone();
-                for server in dead.iter().map(|server| Some(server.as_str())).chain([None]) {
-                    self.adopt_from(server, &alive).await;
-                }
+            let Some(renewal) = self.renewal.lock().take() else { continue };
+            let LeaseRenewal { alive, dead, unowned, owned, .. } = renewal;
+            let is_adopter = |session: &SessionKey| self.is_adopter(session, &alive);
+            for server in &dead {
+                self.adopt_from(Some(server), is_adopter).await;
             }
+            if unowned > 0 {
+                self.adopt_from(None, is_adopter).await;
+            }
+            // Sessions may be opened or end between the two counts.
+            let known = self.sessions.table.registry().len() + self.writes.ended_len();
+            let has_unknown = owned > known as u64;
+            if has_unknown && may_have_unknown {
+                self.adopt_from(Some(self.directory.server()), |session| self.is_unknown(session)).await;
+            }
+            may_have_unknown = has_unknown;
         }
     }
 
@@ -37,16 +48,23 @@ impl SharedSessions {
         !self.sessions.is_draining() && self.lease.lock().may_adopt(self.boot_time())
     }
 
-    /// Adopts this server's share of the sessions of a dead server, or (`None`) of the sessions that were released and
-    /// have not been claimed.
-    async fn adopt_from(&self, server: Option<&str>, alive: &[String]) {
+    /// Whether this server does not have a session that it owns, because it has received no reply to a claim.
+    fn is_unknown(&self, session: &SessionKey) -> bool {
+        let id = SessionId::from_bytes(*session);
+        let is_known = self.sessions.table.registry().get(id).is_some() || self.writes.ending(id).is_some();
+        !is_known && !self.claims.lock().contains_key(&id)
+    }
+
+    /// Adopts those sessions of a server, or (`None`) of the sessions that were released and have not been claimed, that
+    /// this server has to adopt.
+    async fn adopt_from(&self, server: Option<&str>, is_adopter: impl Fn(&SessionKey) -> bool) {
+        let is_own = server == Some(self.directory.server());
         let mut cursor = 0;
-        loop {
+        while self.may_adopt() {
             let Some((sessions, next)) = self.directory.sessions_of(server, cursor).await else { return };
-            let own = sessions.into_iter().filter(|session| self.is_adopter(session, alive));
-            self.adopt(own.collect()).await;
+            self.adopt(sessions.into_iter().filter(&is_adopter).collect(), is_own).await;
             cursor = next;
-            if cursor == 0 || !self.may_adopt() {
+            if cursor == 0 {
                 return;
             }
         }
@@ -65,10 +83,10 @@ impl SharedSessions {
             .is_none_or(|highest| highest == self.directory.server())
     }
 
-    async fn adopt(&self, sessions: Vec<SessionKey>) {
+    async fn adopt(&self, sessions: Vec<SessionKey>, is_own: bool) {
         let sent_at = self.boot_time();
         let requests: Vec<_> =
-            sessions.iter().map(|session| DirectoryRequest::Adopt { session: *session }).collect();
+            sessions.iter().map(|session| DirectoryRequest::Adopt { session: *session, is_own }).collect();
         let replies = self.directory.execute(&requests).await;
         let granted = sessions.into_iter().zip(replies).filter_map(|(session, reply)| match reply {
             Some(DirectoryReply::Granted(granted)) => Some((SessionId::from_bytes(session), granted)),
@@ -90,6 +108,7 @@ impl SharedSessions {
             self.give_back(session, granted, &error).await;
         } else if let Some(session) = self.sessions.table.registry().get(session) {
             self.detach(&session, SuspendReason::ServerLost);
+            self.metrics.sharing.adopted();
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_base::locks::Mutex;
+use encke_base::metrics::ClaimResult;
 use encke_broker::engine::{DirectoryReply, DirectoryRequest, GrantedSession, ServerMessage};
 use encke_core::Timestamp;
 use encke_core::close::{CloseCode, SuspendReason};
@@ -102,9 +103,14 @@ impl SharedSessions {
             let (shared, token) = (Arc::clone(self), *token);
             self.executor.spawn(Box::pin(async move {
                 let outcome = shared.claim(&token, &claim, may_take, until).await;
+                shared.metrics.sharing.claimed(match outcome {
+                    Ok(true) => ClaimResult::Granted,
+                    Ok(false) | Err(AttachRefusal::Ended(_)) => ClaimResult::Unknown,
+                    Err(_) => ClaimResult::Unavailable,
+                });
                 shared.claims.lock().remove(&token.id);
                 claim.ended.notify_waiters();
-                _ = sender.send(outcome.map(|()| ClaimedSession { session: token.id, shared }));
+                _ = sender.send(outcome.map(|_| ClaimedSession { session: token.id, shared }));
             }));
             return outcome.await.unwrap_or(Err(AttachRefusal::Unavailable)).map(Some);
         }
@@ -122,13 +128,14 @@ impl SharedSessions {
         }
     }
 
+    /// Returns whether the session was granted to this server. If not, it does not exist.
     async fn claim(
         &self,
         token: &ResumeToken,
         pending: &PendingClaim,
         may_take: bool,
         until: Timestamp,
-    ) -> Result<(), AttachRefusal> {
+    ) -> Result<bool, AttachRefusal> {
         let (session, secret) = (token.id.bytes(), token.secret.digest().bytes());
         let mut claim = Claim::<String>::begin();
         loop {
@@ -148,7 +155,7 @@ impl SharedSessions {
             let reply = self.directory.execute(&[request]).await.pop().flatten();
             match reply {
                 Some(DirectoryReply::Granted(granted)) if self.boot_time() < sent_at + GRANT_TIMEOUT => {
-                    return self.accept(token, granted, sent_at).await;
+                    return self.accept(token, granted, sent_at).await.map(|()| true);
                 }
                 Some(DirectoryReply::OwnedBy(owner, term)) => {
                     if !may_take || !claim.finish(ClaimOutcome::OwnedBy(owner, term), self.boot_time()) {
@@ -159,10 +166,10 @@ impl SharedSessions {
                     let code = code.and_then(CloseCode::from_repr);
                     return match code.filter(|code| *code != CloseCode::Normal && !code.allows_reconnect()) {
                         Some(code) => Err(AttachRefusal::Ended(code)),
-                        None => Ok(()),
+                        None => Ok(false),
                     };
                 }
-                Some(DirectoryReply::Refused) => return Ok(()),
+                Some(DirectoryReply::Refused) => return Ok(false),
                 Some(DirectoryReply::OtherGeneration) => {
                     self.lease_wanted.notify_one();
                     self.timeouts.sleep(RETRY_DELAY).await;

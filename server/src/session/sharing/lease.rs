@@ -31,8 +31,9 @@ impl SharedSessions {
             if is_due && let Some(renewal) = self.directory.renew_lease().await {
                 renewed_at = Some(sent_at);
                 self.renewed(sent_at, &renewal);
-                *self.servers.lock() = (renewal.alive, renewal.dead);
+                *self.renewal.lock() = Some(renewal);
             }
+            self.metrics.sharing.set_has_lease(self.has_lease());
             self.send_postponed();
             let wanted = pin!(self.lease_wanted.notified());
             select(pin!(self.timeouts.sleep(TICK)), wanted).await;

@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use encke_base::executor::Executor;
 use encke_base::locks::Mutex;
-use encke_broker::engine::{DirectoryListener, LEASE, ServerMessage, SessionDirectory};
+use encke_base::metrics::Metrics;
+use encke_broker::engine::{DirectoryListener, LEASE, LeaseRenewal, ServerMessage, SessionDirectory};
 use encke_core::ownership::Lease;
 use encke_timeouts::Timeouts;
 use tokio::sync::Notify;
@@ -39,8 +40,8 @@ pub(crate) struct SharedSessions {
     directory: Arc<dyn SessionDirectory>,
     writes: Arc<DirectoryWrites>,
     lease: Mutex<Lease>,
-    /// Servers with a lease, and servers without a lease that still own sessions, at the last renewal.
-    servers: Mutex<(Vec<String>, Vec<String>)>,
+    /// Reply to the last renewal of the lease, until it has been checked for sessions to adopt.
+    renewal: Mutex<Option<LeaseRenewal>>,
     claims: Mutex<HashMap<SessionId, Arc<PendingClaim>>>,
     /// Notified after each batch of writes.
     written: Notify,
@@ -50,6 +51,7 @@ pub(crate) struct SharedSessions {
     ends_from: Mutex<Duration>,
     /// Sessions whose ends are sent later.
     postponed: Mutex<Vec<SessionRef>>,
+    metrics: Arc<Metrics>,
     timeouts: Arc<Timeouts>,
     executor: Arc<dyn Executor>,
 }
@@ -59,6 +61,7 @@ impl SharedSessions {
     pub(crate) fn start(
         sessions: &Arc<Sessions>,
         directory: Arc<dyn SessionDirectory>,
+        metrics: Arc<Metrics>,
         timeouts: Arc<Timeouts>,
         executor: Arc<dyn Executor>,
     ) -> Arc<Self> {
@@ -67,12 +70,13 @@ impl SharedSessions {
             directory,
             writes: sessions.lifecycle.directory_writes(),
             lease: Mutex::new(Lease::new(LEASE)),
-            servers: Mutex::default(),
+            renewal: Mutex::default(),
             claims: Mutex::default(),
             written: Notify::new(),
             lease_wanted: Notify::new(),
             ends_from: Mutex::default(),
             postponed: Mutex::default(),
+            metrics,
             timeouts,
             executor,
         });

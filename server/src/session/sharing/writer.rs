@@ -105,7 +105,10 @@ impl SharedSessions {
         drop(state);
         let Some(loss) = loss else { return };
         if let Outcome::Fenced(_) = outcome {
+            self.metrics.sharing.fenced();
             tracing::info!(session = %session.id(), ?loss, "session dropped: another server owns it, or it has ended");
+        } else if loss == Loss::Moved {
+            self.metrics.sharing.released();
         }
         match (phase, self.writes.take_ended(session.id())) {
             (Phase::Closed(_), Some((session, event))) if !matches!(outcome, Outcome::Fenced(_)) => {

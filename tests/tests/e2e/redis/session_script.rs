@@ -237,7 +237,14 @@ type Renewal = (bool, BTreeSet<String>, BTreeSet<String>);
 fn call_lease(connection: &mut Connection, script: &str, operation: &str, server: &str) -> Option<Renewal> {
     let mut call = redis::cmd("EVAL");
     call.arg(script).arg(3).arg("leases").arg("since").arg("of:");
-    call.arg(operation).arg(server).arg(LEASE).query(connection).expect("the script succeeds")
+    type Reply = (bool, BTreeSet<String>, BTreeSet<String>, u64, u64);
+    let reply: Option<Reply> =
+        call.arg(operation).arg(server).arg(LEASE).query(connection).expect("the script succeeds");
+    let (was_held, alive, dead, unowned, owned) = reply?;
+    let count = |connection: &mut Connection, key: String| query::<u64>(connection, &["SCARD", &key]);
+    assert_eq!(unowned, count(connection, "of:".to_owned()));
+    assert_eq!(owned, count(connection, format!("of:{server}")));
+    Some((was_held, alive, dead))
 }
 
 fn key(session: SessionId) -> String {
@@ -333,6 +340,25 @@ fn a_server_without_a_lease_is_found_while_it_owns_sessions() {
     assert_eq!(call(&mut connection, "renew", "n_2"), Some((false, names(&["n_2"]), names(&["n_1"]))));
     assert_eq!(call(&mut connection, "end", "n_2"), None);
     assert_eq!(["leases", "since"].map(|key| count(&mut connection, key)), [1, 1]);
+}
+
+/// A server that has not received the reply to its claim does not know that it owns the session.
+#[test]
+fn a_server_adopts_a_session_that_it_owns_unknowingly() {
+    let redis = Redis::start();
+    let mut connection = redis.connect();
+    let script = with_test_time(SCRIPT);
+    exec(&mut connection, &["SET", "now", "1000000"]);
+    write_session(&mut connection, &script, "write", "n_1", "7");
+    let mut adopt = |server: &str, is_own: &str| {
+        let mut call = redis::cmd("EVAL");
+        call.arg(&script).arg(5).arg("session:7").arg("of:").arg("ended").arg("leases").arg("since");
+        call.arg("adopt").arg(server).arg(1).arg("7").arg(&["1000", "1000", "1000", is_own]);
+        let reply: Vec<Value> = call.query(&mut connection).expect("the script succeeds");
+        from_redis_value::<String>(reply[0].clone()).expect("a word")
+    };
+    let replies = [adopt("n_1", "0"), adopt("n_2", "1"), adopt("n_1", "1")];
+    assert_eq!(replies, ["unknown", "unknown", "granted"]);
 }
 
 #[test]

@@ -12,8 +12,8 @@
 --   1  renew or end
 --   2  the server
 --   3  lifetime of the lease in milliseconds (renew)
--- Returns, for renew: 1 if the server still had the lease, otherwise 0; the servers that have a lease; and servers that have none, and own
--- sessions. Returns nothing for end.
+-- Returns, for renew: 1 if the server still had the lease, otherwise 0; the servers that have a lease; the servers that have none, and own
+-- sessions; the number of sessions without an owner; and the number of the server's sessions. Returns nothing for end.
 
 -- Maximum number of servers in each list, and of ended leases that a call examines.
 local MAX_SERVERS = 1024
@@ -57,4 +57,4 @@ for _, name in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', ended_by, 'BYSCORE',
     remove(name)
   end
 end
-return { was_held and 1 or 0, alive, dead }
+return { was_held and 1 or 0, alive, dead, redis.call('SCARD', KEYS[3]), redis.call('SCARD', KEYS[3] .. server) }

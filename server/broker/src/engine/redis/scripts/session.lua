@@ -44,6 +44,7 @@
 --     5  length of the reconnect window in milliseconds
 --     6  how long a released session is left to the server that its client reaches, in milliseconds
 --     7  how long a server must have held its lease before it may regard others as dead, in milliseconds
+--     8  1 if the server owns the session and does not have it, because it has received no reply to a claim, otherwise 0
 -- Returns one of:
 --   `accepted`, the term's generation and number, and the current generation
 --   `fenced`, and the close code if the session has ended
@@ -107,7 +108,7 @@ if operation == 'claim' or operation == 'adopt' then
       end
     end
   else
-    local is_adoptable = owner ~= server and not is_alive
+    local is_adoptable = (owner ~= server and not is_alive) or (owner == server and ARGV[8] == '1')
     if owner == '' then
       is_adoptable = record[11] + ARGV[6] <= now
     end

@@ -24,10 +24,11 @@ pub(super) fn add_arguments(call: &mut Cmd, operation: LeaseCall, server: &str) 
 
 /// Parses the reply to a renewal in this generation. `None` if it is malformed.
 pub(super) fn parse_renewal(reply: Value, generation: u64) -> Option<LeaseRenewal> {
-    let (was_held, mut alive, mut dead): (bool, Vec<String>, Vec<String>) = from_redis_value(reply).ok()?;
+    type Fields = (bool, Vec<String>, Vec<String>, u64, u64);
+    let (was_held, mut alive, mut dead, unowned, owned): Fields = from_redis_value(reply).ok()?;
     // Anyone with access to Redis may have written something else.
     [&mut alive, &mut dead].into_iter().for_each(|names| names.retain(|name| is_id(name)));
-    Some(LeaseRenewal { generation, was_held, alive, dead })
+    Some(LeaseRenewal { generation, was_held, alive, dead, unowned, owned })
 }
 
 #[cfg(test)]
@@ -54,13 +55,14 @@ mod tests {
             was_held: true,
             alive: vec!["n_1".into(), "n_2".into()],
             dead: Vec::new(),
+            unowned: 3,
+            owned: 5,
         };
-        assert_eq!(parse("*3\r\n:1\r\n*2\r\n$3\r\nn_1\r\n$3\r\nn_2\r\n*0\r\n"), Some(expected));
-        let with_invalid_name = parse("*3\r\n:0\r\n*0\r\n*2\r\n$3\r\nn 1\r\n$3\r\nn_2\r\n");
-        let expected =
-            LeaseRenewal { generation: 7, was_held: false, alive: Vec::new(), dead: vec!["n_2".into()] };
-        assert_eq!(with_invalid_name, Some(expected));
-        for malformed in ["$-1\r\n", "*0\r\n", "*2\r\n:1\r\n*0\r\n", "*3\r\n*0\r\n*0\r\n:1\r\n"] {
+        let text = "*5\r\n:1\r\n*2\r\n$3\r\nn_1\r\n$3\r\nn_2\r\n*0\r\n:3\r\n:5\r\n";
+        assert_eq!(parse(text), Some(expected.clone()));
+        let text = "*5\r\n:1\r\n*3\r\n$3\r\nn_1\r\n$3\r\nn_2\r\n$3\r\nn 1\r\n*0\r\n:3\r\n:5\r\n";
+        assert_eq!(parse(text), Some(expected), "an invalid name is ignored");
+        for malformed in ["$-1\r\n", "*0\r\n", "*2\r\n:1\r\n*0\r\n", "*5\r\n*0\r\n*0\r\n:1\r\n:1\r\n:1\r\n"] {
             assert_eq!(parse(malformed), None, "{malformed}");
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn session_of(request: &DirectoryRequest) -> &SessionKey {
     match request {
         DirectoryRequest::Operate { session, .. }
         | DirectoryRequest::Claim { session, .. }
-        | DirectoryRequest::Adopt { session } => session,
+        | DirectoryRequest::Adopt { session, .. } => session,
     }
 }
 
@@ -69,8 +69,9 @@ pub(super) fn add_arguments(call: &mut Cmd, request: &DirectoryRequest, source: 
                 from.as_ref().map_or(("", no_term), |(owner, term)| (owner, *term));
             call.arg(secret).arg(owner).arg(generation).arg(number).arg(to_ms(SETTLE_TIME));
         }
-        DirectoryRequest::Adopt { .. } => {
+        DirectoryRequest::Adopt { is_own, .. } => {
             call.arg(to_ms(source.reconnect_window)).arg(to_ms(RELEASE_GRACE)).arg(to_ms(SETTLE_TIME));
+            call.arg(u8::from(*is_own));
         }
     }
 }
@@ -216,8 +217,10 @@ mod tests {
         assert_eq!(arguments(&claim(None)), format!("claim,n_1,9,{ID},{secret},,0,0,10000"));
         let from = Some(("n_2".to_owned(), TERM));
         assert_eq!(arguments(&claim(from)), format!("claim,n_1,9,{ID},{secret},n_2,7,3,10000"));
-        let adopt = DirectoryRequest::Adopt { session: SESSION };
-        assert_eq!(arguments(&adopt), format!("adopt,n_1,9,{ID},30000,2000,10000"));
+        for (is_own, flag) in [(false, 0), (true, 1)] {
+            let adopt = DirectoryRequest::Adopt { session: SESSION, is_own };
+            assert_eq!(arguments(&adopt), format!("adopt,n_1,9,{ID},30000,2000,10000,{flag}"));
+        }
     }
 
     /// Creates a reply with these words, of which numbers are integers as in the replies of the script.
