@@ -72,12 +72,26 @@ impl Caller {
         Self { decision, ..self }
     }
 
-    /// Adds the outcome of claiming the client's session. A client whose session is not available is refused.
-    pub(crate) fn with_claim(self, claimed: Result<Option<ClaimedSession>, CloseCode>) -> Self {
-        match claimed {
-            Ok(claimed) => Self { _claimed: claimed.map(Arc::new), ..self },
-            Err(code) => self.with_decision(Some(AuthDecision { identity: Err(code), only_resume: false })),
+    /// Returns the caller of a request that another server has forwarded, after checking its origin.
+    pub(crate) fn forwarded(address: IpAddr, token: Option<String>) -> Self {
+        Self {
+            address,
+            bearer: token,
+            origin: Ok(()),
+            decision: None,
+            arrival: Arrival::default(),
+            _claimed: None,
         }
+    }
+
+    /// Adds the session that was claimed for the client.
+    pub(crate) fn with_claim(self, claimed: Option<ClaimedSession>) -> Self {
+        Self { _claimed: claimed.map(Arc::new), ..self }
+    }
+
+    /// Refuses a client whose session is not available.
+    pub(crate) fn refused(self, code: CloseCode) -> Self {
+        self.with_decision(Some(AuthDecision { identity: Err(code), only_resume: false }))
     }
 
     /// Whether an asynchronous step has already identified or refused the client.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use encke_core::close::CloseCode;
 
 use super::{Refusal, Services};
-use crate::session::{Attached, ClaimedSession, ResumeToken, Transport};
+use crate::session::{AcquiredSession, Attached, ResumeToken};
 
 impl Services {
     /// Moves a client's session to this server if another server has it. A session that has a client there is only moved
@@ -15,31 +15,27 @@ impl Services {
     /// Returns the close code that refuses the client.
     pub(crate) async fn claim_session(
         &self,
-        token: &str,
+        (token, seq): (&str, Option<u64>),
         may_take: bool,
         address: IpAddr,
-    ) -> Result<Option<ClaimedSession>, CloseCode> {
+    ) -> Result<AcquiredSession, CloseCode> {
         let (Some(shared), Some(token)) = (&self.shared_sessions, ResumeToken::parse(token)) else {
-            return Ok(None);
+            return Ok(AcquiredSession::Here(None));
         };
-        let claimed = shared.acquire(&token, may_take).await;
+        let claimed = shared.acquire(&token, seq, may_take).await;
         claimed.map_err(|refusal| self.refuse_attachment(refusal, address).close_code())
     }
 
-    /// Waits until this server may serve the session of a new connection. For a new session whose client polls, waits
-    /// until other servers can find the session.
+    /// Waits until this server may serve the session of a new connection, or until other servers can find a new session.
     ///
     /// # Errors
     /// Returns the refusal, after counting and logging it.
     pub(crate) async fn confirm_session(&self, attached: &Attached, address: IpAddr) -> Result<(), Refusal> {
         let Some(shared) = &self.shared_sessions else { return Ok(()) };
-        if attached.recovered {
-            let confirmed = shared.confirm(attached).await;
-            return confirmed.map_err(|refusal| self.refuse_attachment(refusal, address));
-        }
-        if attached.transport == Transport::Poll {
+        if !attached.recovered {
             shared.await_record(attached).await;
+            return Ok(());
         }
-        Ok(())
+        shared.confirm(attached).await.map_err(|refusal| self.refuse_attachment(refusal, address))
     }
 }

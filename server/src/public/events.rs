@@ -89,9 +89,9 @@ pub(super) fn read<B>(
     Ok((query, positions))
 }
 
-/// Returns the resume token in the id of the last event that the client has received.
-pub(super) fn token_in_last_event_id<B>(request: &Request<B>) -> Option<String> {
-    EventId::parse(&last_event_id(request)?).map(|id| id.token)
+/// Returns the id of the last event that the client has received, if it is valid.
+pub(super) fn event_id<B>(request: &Request<B>) -> Option<EventId> {
+    EventId::parse(&last_event_id(request)?)
 }
 
 /// Returns the id of the last event that the client has received. Some implementations of `EventSource` send

@@ -1,6 +1,7 @@
 //! Long-polling in the `json` dialect: `GET /poll` is held, `POST /poll` takes commands.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
@@ -191,15 +192,39 @@ pub(crate) fn session<B>(
 
 fn find<B>(request: &Request<B>, caller: &Caller, services: &Services) -> Result<SessionHandle, Refusal> {
     let token = parameter(request.uri(), "resume");
-    let token = token.ok_or_else(|| ApiError::bad_request("add resume=TOKEN to identify the session"))?;
-    let session = services.sessions.find(&token).ok_or_else(gone)?;
+    let session = token.ok_or_else(|| ApiError::bad_request("add resume=TOKEN to identify the session"))?;
+    find_session(&session, parameter(request.uri(), "token").as_deref(), caller, services)
+}
+
+fn find_session(
+    session: &str,
+    token: Option<&str>,
+    caller: &Caller,
+    services: &Services,
+) -> Result<SessionHandle, Refusal> {
+    let session = services.sessions.find(session).ok_or_else(gone)?;
     let now = services.timeouts.clock().unix_now();
     if session.identity().expires().is_some_and(|expires| expires <= now) {
         return Err(Refusal::Unidentified(CloseCode::TokenExpired));
     }
-    let token = parameter(request.uri(), "token");
-    services.identify_for_session(caller, token.as_deref(), &session, TokenRule::Required)?;
+    services.identify_for_session(caller, token, &session, TokenRule::Required)?;
     Ok(session)
+}
+
+/// Executes the commands of a request that another server has received.
+pub(super) async fn forwarded(
+    session: &str,
+    body: &[u8],
+    caller: &Caller,
+    services: &Arc<Services>,
+) -> Reply {
+    let session = match find_session(session, None, caller, services) {
+        Ok(session) => session,
+        Err(refusal) => return refusal.reply(|code| send_away(code, services)),
+    };
+    services.count_request(&session).await;
+    let source = CommandSource::request(caller.address);
+    carry_out_all(body, CommandContext { session: &session, services, source }).await
 }
 
 /// Splits a body into commands: either a single one or an array.
@@ -228,7 +253,7 @@ fn array(array: JsonArray) -> Reply {
     with(StatusCode::OK, "application/json", array.into_bytes())
 }
 
-fn finish(reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
+pub(super) fn finish(reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
     cors::allow(reply, caller, headers, Cookies::Ignored)
 }
 

@@ -8,6 +8,7 @@ mod deadline;
 #[cfg(test)]
 mod ended_session_tests;
 mod events;
+mod forwarding;
 mod long_poll;
 mod module;
 mod parameter_names;
@@ -33,6 +34,7 @@ pub(crate) use bayeux::{Requester, SocketUpgrade, request_with_body, serve_socke
 pub(crate) use context::Context;
 #[cfg(feature = "simulation")]
 pub(crate) use events::accept as accept_events;
+pub(crate) use forwarding::accept_forwarded;
 #[cfg(feature = "simulation")]
 pub(crate) use long_poll::{accept as accept_poll, carry_out_all, session as session_of};
 #[cfg(any(test, feature = "fuzzing", feature = "simulation"))]

@@ -94,6 +94,13 @@ pub(super) struct Arrived {
     open_connection: OpenConnection,
 }
 
+impl Arrived {
+    /// Whether the client has ended the connection.
+    pub(super) fn has_disconnected(&self) -> bool {
+        self.peer.has_disconnected()
+    }
+}
+
 impl<'a> SessionlessConnection<'a> {
     /// Answers a request that arrived on this socket. `keeps_alive` is whether another request may follow.
     pub(super) fn answer(

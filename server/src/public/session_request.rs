@@ -47,8 +47,14 @@ pub(super) fn uses_session<B>(request: &Request<B>) -> bool {
     matches!(request.uri().path(), "/ws" | "/events" | "/poll") && request.method() != Method::OPTIONS
 }
 
+/// Returns the last seq that the client has received, if it reports one.
+pub(super) fn seq<B>(request: &Request<B>) -> Option<u64> {
+    let in_event_id = events::event_id(request).map(|id| id.seq);
+    in_event_id.or_else(|| parameter(request.uri(), "seq")?.parse().ok())
+}
+
 /// Returns the resume token of a request that uses a session.
 pub(super) fn resume_token<B>(request: &Request<B>) -> Option<String> {
-    events::token_in_last_event_id(request)
-        .or_else(|| parameter(request.uri(), "resume").map(Cow::into_owned))
+    let in_event_id = events::event_id(request).map(|id| id.token);
+    in_event_id.or_else(|| parameter(request.uri(), "resume").map(Cow::into_owned))
 }

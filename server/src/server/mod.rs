@@ -137,6 +137,7 @@ impl Server {
         client.parking = parking_threads::create_parking(config.park_after, runtime.handle())?;
         let client = Arc::new(client);
         client.authorise_token_joins();
+        public::accept_forwarded(&client);
         // If an error occurs after this point, the snapshot is put back.
         let (channels, taken) = match &snapshot {
             Some(claimed) => restore(claimed, &client).map_err(StartError::Snapshot)?,

@@ -111,9 +111,19 @@ impl ResumeSecret {
 #[derive(Clone, Copy)]
 pub(crate) struct SecretDigest(pub(super) [u8; 32]);
 
+impl fmt::Debug for SecretDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretDigest")
+    }
+}
+
 impl SecretDigest {
     pub(super) const fn bytes(self) -> [u8; 32] {
         self.0
+    }
+
+    pub(super) const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 
     pub(super) fn is_of(&self, secret: &ResumeSecret) -> bool {

@@ -62,12 +62,26 @@ pub trait DirectoryListener: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Message between servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerMessage {
     /// Asks the owner of a session to release it.
     Release(SessionKey),
     /// The session has been released, or this server does not have it.
     Released(SessionKey),
+    /// A request of a client, forwarded to the server of the client's session.
+    Request {
+        /// Number of the request, which the reply repeats.
+        number: u64,
+        /// Content.
+        payload: Vec<u8>,
+    },
+    /// Reply to a [`Self::Request`].
+    Reply {
+        /// Number of the request.
+        number: u64,
+        /// Content.
+        payload: Vec<u8>,
+    },
 }
 
 /// Request to the directory.

@@ -190,11 +190,16 @@ impl Ownership {
         self.written >= version
     }
 
+    /// Whether the ownership is not [suspected](Self::suspect).
+    #[must_use]
+    pub const fn is_verified(&self) -> bool {
+        !self.must_verify && !matches!(self.in_flight, Some(Operation::Verify { .. }))
+    }
+
     /// Whether this node may serve the session's client, provided that its [lease](super::Lease) is valid.
     #[must_use]
     pub fn may_serve(&self) -> bool {
-        let is_verified = !self.must_verify && !matches!(self.in_flight, Some(Operation::Verify { .. }));
-        self.is_active() && is_verified && self.is_attached && !self.must_claim
+        self.is_active() && self.is_verified() && self.is_attached && !self.must_claim
     }
 
     /// Gives the session up. Has no effect if the session is ending.

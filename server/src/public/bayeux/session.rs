@@ -10,7 +10,7 @@ use hyper::HeaderMap;
 use crate::auth::Identity;
 use crate::client::bayeux::refuse_with;
 use crate::client::{Caller, Refusal, Services, TokenRule, retry_delay};
-use crate::session::{ClaimedSession, SessionCell, SessionHandle};
+use crate::session::{AcquiredSession, ClaimedSession, SessionCell, SessionHandle};
 
 /// Client that sends messages, in an HTTP request or on a WebSocket.
 pub(crate) struct Requester {
@@ -41,8 +41,15 @@ pub(super) async fn session(
     let _claimed = match &token {
         Some(token) => {
             let may_take = message.kind() == MessageKind::Connect;
-            let claimed = services.claim_session(token, may_take, address).await;
-            claimed.map_err(|code| unavailable(message, code, services))?
+            let connect = message.connect().ok().filter(|_| may_take);
+            let seq = connect.and_then(|connect| connect.acknowledged);
+            match services.claim_session((token, seq), may_take, address).await {
+                Ok(AcquiredSession::Here(claimed)) => claimed,
+                Ok(AcquiredSession::OnServer(_)) => {
+                    return Err(unavailable(message, CloseCode::Overloaded, services));
+                }
+                Err(code) => return Err(unavailable(message, code, services)),
+            }
         }
         None => None,
     };

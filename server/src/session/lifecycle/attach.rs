@@ -187,10 +187,10 @@ impl Sessions {
             rare: None,
         };
         state.set_upgraded(request.wanted.upgraded);
-        if let Some(writes) = &self.lifecycle.writes {
-            state.set_shared(SharedState::opened(writes));
-        }
         let (id, secret) = (SessionId::random(&self.entropy), ResumeSecret::random(&self.entropy));
+        if let Some(writes) = &self.lifecycle.writes {
+            state.set_shared(SharedState::opened(secret.digest(), writes));
+        }
         let session = self.table.occupy(id, Some(secret), state);
         let session = session.ok_or(AttachRefusal::TooManySessions)?;
         // Insert the session before its first step, because everything that ends a session also removes it

@@ -30,7 +30,7 @@ pub(crate) struct Sessions {
     pub(super) revocations: Revocations,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) entropy: Entropy,
+    pub(crate) entropy: Entropy,
     /// Number of connections so far.
     pub(super) connections: AtomicU64,
     shutdown: AtomicU8,

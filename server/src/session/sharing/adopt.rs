@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::iter;
 
 use super::SharedSessions;
-use crate::session::id::SessionId;
+use crate::session::id::{SecretDigest, SessionId};
 use crate::session::table::SharedState;
 
 /// How often a renewal of the lease is checked for sessions to adopt.
@@ -85,25 +85,36 @@ impl SharedSessions {
 
     async fn adopt(&self, sessions: Vec<SessionKey>, is_own: bool) {
         let sent_at = self.boot_time();
+        // A client may have just reached this server.
+        let begin = |session| Some((session, self.begin_claim(SessionId::from_bytes(session)).ok()?));
+        let (sessions, claims): (Vec<SessionKey>, Vec<_>) = sessions.into_iter().filter_map(begin).unzip();
         let requests: Vec<_> =
             sessions.iter().map(|session| DirectoryRequest::Adopt { session: *session, is_own }).collect();
         let replies = self.directory.execute(&requests).await;
-        let granted = sessions.into_iter().zip(replies).filter_map(|(session, reply)| match reply {
-            Some(DirectoryReply::Granted(granted)) => Some((SessionId::from_bytes(session), granted)),
-            _ => None,
+        let adoptions = sessions.into_iter().zip(claims).zip(replies);
+        let adoptions = adoptions.map(async |((session, claim), reply)| {
+            let session = SessionId::from_bytes(session);
+            if let Some(DirectoryReply::Granted(granted)) = reply {
+                self.continue_adopted(session, granted, sent_at).await;
+            }
+            self.end_claim(session, &claim);
         });
-        let continued = granted.map(|(session, granted)| self.continue_adopted(session, granted, sent_at));
-        iter(continued).buffer_unordered(CONCURRENCY).for_each(async |()| ()).await;
+        iter(adoptions).buffer_unordered(CONCURRENCY).for_each(async |()| ()).await;
     }
 
     async fn continue_adopted(&self, session: SessionId, granted: GrantedSession, sent_at: Duration) {
         let GrantedSession { term, version, is_complete, .. } = granted;
+        if self.has_in_term(session, term) {
+            return;
+        }
         let mut ownership = Ownership::granted(term, version, false, self.writes.generation());
         if !self.lease.lock().is_valid_since(sent_at, self.boot_time()) {
             ownership.suspect();
         }
-        let shared =
-            |is_outdated| SharedState::granted(ownership, false, is_outdated || !is_complete, &self.writes);
+        let digest = SecretDigest::from_bytes(granted.secret);
+        let shared = |is_outdated| {
+            SharedState::granted(ownership, digest, false, is_outdated || !is_complete, &self.writes)
+        };
         if let Err(error) = self.continue_session(&granted, None, shared).await {
             self.give_back(session, granted, &error).await;
         } else if let Some(session) = self.sessions.table.registry().get(session) {

@@ -11,12 +11,12 @@ use crate::session::lifecycle::{AttachRefusal, Attached};
 /// How long a connection waits for the confirmation.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the response to a new client that polls waits for the record of its session.
+/// How long a new client waits for the record of its session.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl SharedSessions {
-    /// Waits until the record of a new session exists, because the client's next poll may reach another server. Without
-    /// the directory, the session can still be used on this one.
+    /// Waits until the record of a new session exists, because its client may reach another server next. Without the
+    /// directory, the session can still be used on this server.
     pub(crate) async fn await_record(&self, attached: &Attached) {
         let until = self.timeouts.clock().now() + RECORD_TIMEOUT;
         loop {

@@ -2,12 +2,14 @@
 //!
 //! Redis contains a record of each session, which its owner writes when the session changes. `encke_core::ownership`
 //! describes the protocol. A server whose client asks for a session that it does not have claims the session
-//! (`claim`), and its owner, if alive, releases it (`release`). Sessions whose owner is dead are adopted (`adopt`).
+//! (`acquire`, `claim`), and its owner, if alive, releases it (`release`). Sessions whose owner is dead are adopted (`adopt`).
 
+mod acquire;
 mod adopt;
 mod claim;
 mod confirm;
 mod drain;
+mod forward;
 mod lease;
 mod record;
 mod release;
@@ -31,8 +33,10 @@ use super::lifecycle::Sessions;
 use super::session_ref::SessionRef;
 use super::table::DirectoryWrites;
 use claim::PendingClaim;
+use forward::Forwarding;
 
-pub(crate) use claim::ClaimedSession;
+pub(crate) use acquire::{AcquiredSession, ClaimedSession};
+pub(crate) use forward::ForwardedRequests;
 
 /// [Sessions that several servers share](self).
 pub(crate) struct SharedSessions {
@@ -51,6 +55,7 @@ pub(crate) struct SharedSessions {
     ends_from: Mutex<Duration>,
     /// Sessions whose ends are sent later.
     postponed: Mutex<Vec<SessionRef>>,
+    forwarding: Forwarding,
     metrics: Arc<Metrics>,
     timeouts: Arc<Timeouts>,
     executor: Arc<dyn Executor>,
@@ -76,6 +81,7 @@ impl SharedSessions {
             lease_wanted: Notify::new(),
             ends_from: Mutex::default(),
             postponed: Mutex::default(),
+            forwarding: Forwarding::new(),
             metrics,
             timeouts,
             executor,
@@ -107,6 +113,8 @@ impl DirectoryListener for SharedSessions {
                     claim.released_by(from);
                 }
             }
+            ServerMessage::Request { number, payload } => self.receive_request(from, number, payload),
+            ServerMessage::Reply { number, payload } => self.receive_reply(number, payload),
         }
     }
 

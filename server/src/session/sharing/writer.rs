@@ -73,7 +73,6 @@ impl SharedSessions {
     }
 
     fn next_request(&self, session: &SessionCell) -> Option<DirectoryRequest> {
-        let digest = self.sessions.table.restored_credentials().digest_of(session)?;
         let is_postponed = self.boot_time() < *self.ends_from.lock();
         let mut state = session.lock();
         let is_ended = matches!(state.machine.phase(), Phase::Closed(_));
@@ -85,6 +84,7 @@ impl SharedSessions {
         }
         let operation = shared.ownership.next_operation()?;
         let term = shared.ownership.term();
+        let digest = shared.digest;
         let write = self.record(session, &state, digest);
         Some(DirectoryRequest::Operate { session: session.id().bytes(), term, operation, write })
     }
@@ -97,10 +97,8 @@ impl SharedSessions {
         if shared.ownership.has_next_operation() {
             shared.enqueue(session.reference(), false);
         }
-        let (loss, may_serve) = (shared.ownership.loss(), shared.ownership.may_serve());
-        if loss.is_some() || may_serve {
-            shared.wake();
-        }
+        shared.wake();
+        let loss = shared.ownership.loss();
         let asked_by = if loss.is_some() { std::mem::take(&mut shared.asked_by) } else { Vec::new() };
         drop(state);
         let Some(loss) = loss else { return };

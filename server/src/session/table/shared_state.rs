@@ -11,13 +11,15 @@ use encke_core::session::{LifecycleEvent, Phase};
 use tokio::sync::{Notify, oneshot};
 
 use super::cell::{SessionHandle, SessionState};
-use crate::session::id::SessionId;
+use crate::session::id::{SecretDigest, SessionId};
 use crate::session::session_ref::SessionRef;
 
 /// State of a session that is in the directory.
 #[derive(Debug)]
 pub(crate) struct SharedState {
     pub(crate) ownership: Ownership,
+    /// Digest of the client's secret, kept until the directory has confirmed the end of the session.
+    pub(crate) digest: SecretDigest,
     writes: Arc<DirectoryWrites>,
     /// Whether the session is queued in `writes`.
     is_queued: bool,
@@ -49,23 +51,25 @@ pub(crate) struct DirectoryWrites {
 
 impl SharedState {
     /// Creates the state of a session that was opened by a client of this server.
-    pub(crate) fn opened(writes: &Arc<DirectoryWrites>) -> Self {
-        Self::new(Ownership::opened(writes.generation()), writes)
+    pub(crate) fn opened(digest: SecretDigest, writes: &Arc<DirectoryWrites>) -> Self {
+        Self::new(Ownership::opened(writes.generation()), digest, writes)
     }
 
     /// Creates the state of a session that the directory has granted. `is_claimed`: for a client that waits for it.
     pub(crate) fn granted(
         ownership: Ownership,
+        digest: SecretDigest,
         is_claimed: bool,
         is_outdated: bool,
         writes: &Arc<DirectoryWrites>,
     ) -> Self {
-        Self { is_claimed, is_outdated, ..Self::new(ownership, writes) }
+        Self { is_claimed, is_outdated, ..Self::new(ownership, digest, writes) }
     }
 
-    fn new(ownership: Ownership, writes: &Arc<DirectoryWrites>) -> Self {
+    fn new(ownership: Ownership, digest: SecretDigest, writes: &Arc<DirectoryWrites>) -> Self {
         Self {
             ownership,
+            digest,
             writes: Arc::clone(writes),
             is_queued: false,
             is_claimed: false,
@@ -130,7 +134,7 @@ impl SharedState {
         self.is_queued = false;
     }
 
-    /// Returns a future that completes when the ownership has changed.
+    /// Returns a future that completes when an operation has finished.
     pub(crate) fn wait(&mut self) -> oneshot::Receiver<()> {
         let (sender, changed) = oneshot::channel();
         self.waiting.retain(|waiting| !waiting.is_closed());

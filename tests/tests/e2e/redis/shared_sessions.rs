@@ -210,21 +210,53 @@ fn session_is_taken_from_a_frozen_server() {
 
 #[test]
 fn sessions_of_a_dead_server_are_adopted_and_expire_once() {
+    const SESSIONS: usize = 50;
     let redis = Redis::start();
     let start = || sharing(&redis).set("session.reconnect_window=3s").start();
     let (mut first, second) = (start(), start());
-    let client = first.client();
-    await_record(&redis, &client.hello, true, "");
+    let clients: Vec<_> = (0..SESSIONS).map(|_| first.client()).collect();
+    clients.iter().for_each(|client| await_record(&redis, &client.hello, true, ""));
     first.signal(Signal::KILL);
     first.await_exit();
     let expired = || second.admin.metrics().events("expired", "reconnect_window");
-    eventually_within(Duration::from_secs(60), "the session expires", || (expired() == 1.0).then_some(()));
+    eventually_within(Duration::from_secs(60), "the sessions expire", || {
+        (expired() >= SESSIONS as f64).then_some(())
+    });
+    for Client { hello, .. } in &clients {
+        assert_lifecycle(
+            &[&first, &second],
+            &hello.session,
+            &["expired reconnect_window", "opened connect", "suspended server_lost"],
+        );
+    }
     let mut connection = redis.connect();
-    let ended = record(&mut connection, &client.hello.session);
+    let ended = record(&mut connection, &clients[0].hello.session);
     assert_eq!(ended.get("ended").map(|code| &**code), Some(&b"1000"[..]));
-    assert_eq!(query::<usize>(&mut connection, &["XLEN", "encke:{sessions}ended"]), 1);
-    let again = second.resume(&client.hello.resume);
+    assert_eq!(query::<usize>(&mut connection, &["XLEN", "encke:{sessions}ended"]), SESSIONS);
+    let owned: Vec<String> = query(&mut connection, &["KEYS", "encke:{sessions}of:*"]);
+    assert!(owned.is_empty(), "{owned:?}");
+    let again = second.resume(&clients[0].hello.resume);
     assert!(!again.hello.recovered, "it has ended");
+}
+
+/// A server that was frozen still has a copy of a session that has continued elsewhere.
+#[test]
+fn client_returns_to_a_server_with_an_outdated_copy() {
+    let redis = Redis::start();
+    let [first, second] = servers(&redis);
+    let mut client = first.client();
+    client.subscribe("news");
+    let hello = first.suspend(client);
+    await_record(&redis, &hello, false, "news");
+    first.signal(Signal::STOP);
+    let mut client = resume(&second, &hello, 0);
+    second.admin.publish_each("news", 1..=3);
+    (1..=3).for_each(|number| assert_message(&mut client, number, number));
+    second.suspend(client);
+    first.signal(Signal::CONT);
+    let mut client = resume(&first, &hello, 3);
+    second.admin.publish("news", 4);
+    assert_message(&mut client, 4, 4);
 }
 
 #[test]
@@ -355,11 +387,18 @@ fn event_stream_continues_on_another_server() {
     assert_eq!((again.recovered, &again.session), (true, &hello.session));
     assert_eq!(stream.object().1["message"]["data"], 2);
 
-    // A command at another server does not take the session from the stream.
-    let query = format!("resume={}", hello.resume);
-    let reply =
-        PollClient::connect(first.public).post(&query, r#"{"id":1,"publish":{"channel":"news","data":3}}"#);
-    reply.assert_error(503, "unavailable");
+    // A command at another server is forwarded: it does not take the session from the stream.
+    let mut requests = PollClient::connect(first.public);
+    let reply = requests.post(
+        &format!("resume={}", hello.resume),
+        r#"[{"id":1,"subscribe":{"channel":"other"}},{"id":2,"publish":{"channel":"news","data":3}}]"#,
+    );
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!([0, 1].map(|at| reply.json()[at]["reply"]["ok"].is_object()), [true; 2], "{reply:?}");
+    assert_eq!(stream.object().1["message"]["data"], 3);
+    requests.post(&format!("resume={}x", hello.resume), "[]").assert_error(410, "gone");
+    first.admin.publish("other", "subscribed");
+    assert_eq!(stream.object().1["message"]["data"], "subscribed");
     second.admin.publish("news", 4);
     assert_eq!(stream.object().1["message"]["data"], 4);
 }

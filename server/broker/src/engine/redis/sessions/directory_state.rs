@@ -161,17 +161,17 @@ mod tests {
     fn listener_receives_messages_of_its_feed() {
         let state = directory_state();
         let text = messages::encode(ServerMessage::Release([7; 16]), "n_2");
-        assert!(state.handle_message("p:nodes:n_1", text.as_bytes()), "there is no listener yet");
+        assert!(state.handle_message("p:nodes:n_1", &text), "there is no listener yet");
         let listener = Arc::new(Received::default());
         state.set_listener(Arc::downgrade(&(Arc::clone(&listener) as Arc<dyn DirectoryListener>)));
         state.connected();
-        assert!(!state.handle_message("p:nodes:n_2", text.as_bytes()));
+        assert!(!state.handle_message("p:nodes:n_2", &text));
         assert!(state.handle_message("p:nodes:n_1", b"malformed"));
-        assert!(state.handle_message("p:nodes:n_1", text.as_bytes()));
+        assert!(state.handle_message("p:nodes:n_1", &text));
         let messages = listener.messages.lock().unwrap_or_else(PoisonError::into_inner).clone();
         assert_eq!(messages, [("n_2".to_owned(), ServerMessage::Release([7; 16]))]);
         assert_eq!(listener.connects.load(Ordering::Relaxed), 1);
         drop(listener);
-        assert!(state.handle_message("p:nodes:n_1", text.as_bytes()), "the listener was dropped");
+        assert!(state.handle_message("p:nodes:n_1", &text), "the listener was dropped");
     }
 }

@@ -1,0 +1,79 @@
+//! Requests of clients whose sessions have connections to other servers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use encke_base::locks::Mutex;
+use encke_broker::engine::ServerMessage;
+use futures_util::future::BoxFuture;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::SharedSessions;
+
+/// How long a forwarded request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum number of requests that are being forwarded, and of requests from other servers that are being answered.
+/// Others are refused, or remain unanswered.
+const MAX_REQUESTS: usize = 1024;
+
+/// Answers requests that other servers have forwarded.
+pub(crate) trait ForwardedRequests: Send + Sync + 'static {
+    fn answer(&self, request: Vec<u8>) -> BoxFuture<'static, Vec<u8>>;
+}
+
+/// Requests that are being forwarded.
+pub(super) struct Forwarding {
+    handler: OnceLock<Box<dyn ForwardedRequests>>,
+    pending: Mutex<HashMap<u64, oneshot::Sender<Vec<u8>>>>,
+    answering: Arc<Semaphore>,
+}
+
+impl Forwarding {
+    pub(super) fn new() -> Self {
+        let answering = Arc::new(Semaphore::new(MAX_REQUESTS));
+        Self { handler: OnceLock::new(), pending: Mutex::default(), answering }
+    }
+}
+
+impl SharedSessions {
+    /// Sets the handler of requests that other servers forward.
+    pub(crate) fn set_request_handler(&self, handler: Box<dyn ForwardedRequests>) {
+        _ = self.forwarding.handler.set(handler);
+    }
+
+    /// Forwards a request to another server. `None` if there is no reply in time; the request may have been carried out.
+    pub(crate) async fn forward(&self, server: &str, payload: Vec<u8>) -> Option<Vec<u8>> {
+        let number = u64::from_ne_bytes(self.sessions.entropy.bytes());
+        let (sender, reply) = oneshot::channel();
+        {
+            let mut pending = self.forwarding.pending.lock();
+            pending.retain(|_, waiting| !waiting.is_closed());
+            if pending.len() >= MAX_REQUESTS {
+                return None;
+            }
+            pending.insert(number, sender);
+        }
+        self.directory.send(server, ServerMessage::Request { number, payload });
+        self.timeouts.within(REQUEST_TIMEOUT, reply).await?.ok()
+    }
+
+    pub(super) fn receive_request(&self, from: &str, number: u64, payload: Vec<u8>) {
+        let Some(handler) = self.forwarding.handler.get() else { return };
+        let Ok(permit) = Arc::clone(&self.forwarding.answering).try_acquire_owned() else { return };
+        let (answer, from, directory) =
+            (handler.answer(payload), from.to_owned(), Arc::clone(&self.directory));
+        self.executor.spawn(Box::pin(async move {
+            let _permit = permit;
+            let payload = answer.await;
+            directory.send(&from, ServerMessage::Reply { number, payload });
+        }));
+    }
+
+    pub(super) fn receive_reply(&self, number: u64, payload: Vec<u8>) {
+        let waiting = self.forwarding.pending.lock().remove(&number);
+        // The send fails if the client has left.
+        waiting.into_iter().for_each(|waiting| _ = waiting.send(payload.clone()));
+    }
+}
