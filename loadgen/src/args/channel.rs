@@ -46,9 +46,9 @@ pub(crate) struct ChannelLoad {
 }
 
 /// Minimum size of a message's data, which contains a number and a timestamp of up to 30 bytes together.
-const MIN_SIZE: i64 = 32;
+pub(super) const MIN_SIZE: i64 = 32;
 /// Maximum size of a message's data. The whole message stays below the longest message that a client reads.
-const MAX_SIZE: i64 = 1_000_000;
+pub(super) const MAX_SIZE: i64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, ValueEnum)]
 #[strum(serialize_all = "lowercase")]

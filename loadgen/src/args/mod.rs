@@ -6,6 +6,7 @@ mod churn;
 mod load;
 mod mix;
 mod needs;
+mod nodes;
 mod number;
 mod plan;
 mod restart;
@@ -19,6 +20,7 @@ pub(crate) use self::channel::{ChannelLoad, FanoutOptions, PublishBy};
 pub(crate) use self::churn::{ChurnOptions, Lifetime};
 pub(crate) use self::load::{ConnectionOptions, HoldOptions, Load, MuteOptions, ServerOptions};
 pub(crate) use self::mix::MixOptions;
+pub(crate) use self::nodes::NodesOptions;
 pub(crate) use self::plan::{PhaseKind, PlannedPhase};
 pub(crate) use self::restart::RestartOptions;
 pub(crate) use self::share::{MAX_SHARES, Share};
@@ -86,6 +88,13 @@ pub(crate) enum ScenarioOptions {
                             --assert 'lost==0' --assert 'refused==0'"
     )]
     Restart(RestartOptions),
+    /// Move sessions between servers that share them, while messages are published: does each session receive
+    /// every message once and in order, or a gap?
+    #[command(
+        after_help = "Example: loadgen nodes ws://127.0.0.1:8000/ws --other-nodes ws://127.0.0.1:8010/ws \
+                            --hop 10s --assert 'lost==0' --assert 'duplicated==0' --assert 'not_recovered==0'"
+    )]
+    Nodes(NodesOptions),
     /// Attack the server while a well-behaved session is measured: what does an attack cost attacker and
     /// server, and does it harm that session?
     #[command(
@@ -140,6 +149,7 @@ impl ScenarioOptions {
             Self::Churn(_) => &[("left", "connected")],
             Self::Fanout(_) => &[("subscribed", ""), ("received", "expected"), ("resumed", "dropped")],
             Self::Restart(_) => &[("subscribed", ""), ("received", "expected"), ("resumed", "moved")],
+            Self::Nodes(_) => &[("subscribed", "subscriptions"), ("received", "expected")],
             Self::Abuse(_) => &[("received", "sent")],
             Self::Mix(_) => &[("connected", "connects")],
         }
@@ -153,6 +163,7 @@ impl ScenarioOptions {
             Self::Churn(churn) => churn.load(),
             Self::Fanout(fanout) => fanout.channel_load.load(),
             Self::Restart(restart) => restart.load(),
+            Self::Nodes(nodes) => nodes.load(),
             Self::Abuse(abuse) => abuse.load(),
             Self::Mix(mix) => mix.load(),
         }
@@ -166,6 +177,7 @@ impl ScenarioOptions {
             Self::Churn(churn) => &mut churn.server,
             Self::Fanout(FanoutOptions { channel_load, .. })
             | Self::Restart(RestartOptions { channel_load, .. }) => &mut channel_load.server,
+            Self::Nodes(nodes) => &mut nodes.server,
             Self::Abuse(abuse) => &mut abuse.server,
             Self::Mix(mix) => &mut mix.server,
         }
@@ -180,6 +192,8 @@ impl ScenarioOptions {
             Self::Fanout(_) => connections.saturating_add(1),
             // Count two more for the server's listeners.
             Self::Restart(restart) => connections.saturating_add(restart.publishers).saturating_add(2),
+            // A session that moves may have two connections.
+            Self::Nodes(nodes) => connections.saturating_mul(2).saturating_add(nodes.publishers()),
             // The attack `resume` opens two sockets per connection. Count two more for the healthy session
             // and the visitor.
             Self::Abuse(_) => connections.saturating_mul(2).saturating_add(2),

@@ -65,6 +65,9 @@ impl ScenarioOptions {
                     "acknowledgement commands (a poll acknowledges implicitly)",
                 ),
             ],
+            Self::Nodes(_) => {
+                &[(is_encke || target == Target::Poll, "the json dialect over WebSocket or polls")]
+            }
             Self::Abuse(abuse) if !abuse.attacks().into_iter().any(Attack::speaks_encke) => {
                 &[(pings, "answers to pings")]
             }
@@ -80,6 +83,7 @@ impl ScenarioOptions {
             Self::Mute(mute) => self.selects_nothing(mute),
             Self::Abuse(abuse) => abuse.contradiction(),
             Self::Restart(restart) => restart.contradiction(),
+            Self::Nodes(nodes) => nodes.contradiction(),
             _ => None,
         }
     }
@@ -116,6 +120,13 @@ mod tests {
             ("mute ws://h/ws --connections 3 --share 0.5 --threads 2", false),
             ("restart ws://h/ws --restart true --messages 10 --publish-rate 10 --restart-after 1s", true),
             ("restart ws://h/ws --restart true --messages 11 --publish-rate 10 --restart-after 1s", false),
+            ("nodes ws://a/ws --other-nodes ws://b/ws,ws://c/ws", false),
+            ("nodes ws://a/ws --other-nodes wss://b/ws", true),
+            ("nodes http://a/poll --target poll --other-nodes http://b/poll", false),
+            ("nodes http://a/poll --target poll --other-nodes ws://b/ws", true),
+            ("nodes http://a/events --target sse --other-nodes http://b/events", true),
+            ("nodes ws://a/ws --other-nodes ws://b/ws --publish-rate 1 --duration 9s", true),
+            ("nodes ws://a/ws --other-nodes ws://b/ws --publish-rate 1 --duration 10s", false),
             ("fanout ws://h/ws --threads 2", true),
             ("hold ws://h/ws --insecure", true),
             ("hold wss://h/ws --insecure", false),

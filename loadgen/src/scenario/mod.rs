@@ -14,6 +14,7 @@ mod fanout;
 mod hold;
 mod mix;
 mod mute;
+mod nodes;
 mod pongs;
 mod punctuality;
 mod restart;
@@ -82,6 +83,7 @@ pub(crate) fn create(options: &ScenarioOptions, metrics: &Metrics) -> Scenario {
         ScenarioOptions::Restart(it) => {
             scenario(restart::Restart::new(it.clone(), metrics), restart::Restart::run)
         }
+        ScenarioOptions::Nodes(it) => scenario(nodes::Nodes::new(it.clone(), metrics), nodes::Nodes::run),
         ScenarioOptions::Abuse(it) => scenario(abuse::Abuse::new(it.clone(), metrics), abuse::Abuse::run),
         ScenarioOptions::Mix(it) => scenario(mix::Mix::new(it, metrics), mix::Mix::run),
     }

@@ -30,6 +30,7 @@ impl PlannedRun {
             "mix" => "a mix cannot contain a mix",
             "abuse" => "abuse cannot be part of a mix: it measures one attacker beside one session",
             "restart" => "restart cannot be part of a mix: it would restart the server of all other runs",
+            "nodes" => "nodes cannot be part of a mix: it needs several servers",
             other if kind == PhaseKind::Ramp && other != "hold" => {
                 "a ramp allows only hold: other connections do not stay open"
             }

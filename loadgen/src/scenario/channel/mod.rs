@@ -13,9 +13,10 @@ use std::time::Duration;
 use tokio::time::{Instant, interval, sleep};
 
 pub(super) use self::ledger::{Arrival, Ledger};
+pub(super) use self::numbering::Numbering;
 pub(super) use self::publisher::{ChannelPublisher, admin_client};
 pub(super) use self::round::PublishRound;
-pub(super) use self::schedule::{LEAD, Schedule};
+pub(super) use self::schedule::{LEAD, Recognized, Schedule};
 pub(super) use self::subscribers::{Subscriber, SubscriberGroup};
 
 /// How often to check whether everything has arrived.

@@ -1,7 +1,7 @@
 //! Checks that the seqs of a session are consecutive.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Numbering {
+pub(in crate::scenario) struct Numbering {
     last: u64,
     /// Whether the last seq was a gap's. A gap may stand for several seqs, including those of other channels,
     /// so the next seq may be higher than expected.
@@ -10,13 +10,13 @@ pub(super) struct Numbering {
 
 impl Numbering {
     /// Creates an instance that expects the seq after this one.
-    pub(super) fn after(seq: u64) -> Self {
+    pub(in crate::scenario) fn after(seq: u64) -> Self {
         Self { last: seq, after_gap: false }
     }
 
     /// Returns whether a message may have this seq: it must be the next one. Numbering continues from this
     /// seq even if it is wrong.
-    pub(super) fn message(&mut self, seq: u64) -> bool {
+    pub(in crate::scenario) fn message(&mut self, seq: u64) -> bool {
         let follows = if self.after_gap { seq > self.last } else { seq.checked_sub(1) == Some(self.last) };
         *self = Self::after(seq);
         follows
@@ -24,7 +24,7 @@ impl Numbering {
 
     /// Returns whether a gap may have this seq: it must be higher than the last one. Numbering continues from
     /// this seq even if it is wrong.
-    pub(super) fn gap(&mut self, seq: u64) -> bool {
+    pub(in crate::scenario) fn gap(&mut self, seq: u64) -> bool {
         let follows = seq > self.last;
         *self = Self { last: seq, after_gap: true };
         follows

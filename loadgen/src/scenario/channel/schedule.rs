@@ -27,7 +27,7 @@ pub(crate) struct Schedule {
 
 /// Result of matching data with the messages of this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recognized {
+pub(crate) enum Recognized {
     /// Number of a message of this run whose data is intact.
     Ours(u32),
     /// A message of this run whose data differs from what was published.
@@ -95,7 +95,7 @@ impl Schedule {
     }
 
     /// Finds the message to which this data belongs.
-    pub(super) fn recognize(&self, data: &str) -> Recognized {
+    pub(crate) fn recognize(&self, data: &str) -> Recognized {
         match self.number_in(data) {
             Some((number, rest)) if data.len() == self.size && self.is_filler(rest) => {
                 Recognized::Ours(number)
