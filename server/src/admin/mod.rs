@@ -42,7 +42,7 @@ use body::{ResponseBody, full_body};
 use guards::{authorize, check_scope, segments};
 
 pub use api::HealthStatus;
-pub(crate) use api::metrics_text;
+pub(crate) use api::{accept_forwarded, metrics_text};
 pub(crate) use busiest::BusiestCache;
 pub use context::LogLinesDropped;
 pub(crate) use context::{Context, PublicListener, TimerSettings};

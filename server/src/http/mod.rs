@@ -7,6 +7,7 @@ mod common_headers;
 mod embedded;
 mod error_bodies;
 mod error_code;
+mod forwarded_reply;
 pub mod proxies;
 pub(crate) mod public_url;
 pub(crate) mod reply;
@@ -19,6 +20,7 @@ pub(crate) use common_headers::{add_common_headers, elements, http_date, keep_al
 pub(crate) use embedded::EmbeddedFile;
 pub(crate) use error_bodies::ErrorBodies;
 pub use error_code::ApiErrorCode;
+pub(crate) use forwarded_reply::ForwardedReply;
 pub(crate) use reply::{ApiError, Reply};
 pub(crate) use timed_heads::{RequestState, TimedHeads};
 pub(crate) use timed_writes::TimedWrites;

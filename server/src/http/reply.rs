@@ -66,6 +66,10 @@ impl ApiError {
         Self { header: Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))), ..error }
     }
 
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code == ApiErrorCode::NotFound
+    }
+
     pub(crate) fn is_unauthorized(&self) -> bool {
         self.code == ApiErrorCode::Unauthorized
     }

@@ -6,9 +6,8 @@ use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http_body_util::BodyExt;
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::{Request, StatusCode};
 use minicbor::{Decode, Encode};
 
 use super::context::Context;
@@ -17,10 +16,9 @@ use super::long_poll;
 use super::receive::read;
 use crate::client::{Caller, Services};
 use crate::http::body::{self, BodyLimits};
-use crate::http::reply::with;
 use crate::http::request::parameter;
-use crate::http::{ApiError, ApiErrorCode, Reply};
-use crate::session::ForwardedRequests;
+use crate::http::{ApiError, ApiErrorCode, ForwardedReply, Reply};
+use crate::session::{ForwardedRequests, RequestKind};
 
 /// A `POST /poll` whose client has been identified neither by this server nor by the next.
 #[derive(Encode, Decode)]
@@ -39,22 +37,13 @@ struct ForwardedCommands {
     body: Vec<u8>,
 }
 
-#[derive(Encode, Decode)]
-#[cbor(map)]
-struct ForwardedReply {
-    #[n(0)]
-    status: u16,
-    #[cbor(n(1), with = "minicbor::bytes")]
-    body: Vec<u8>,
-}
-
 /// Carries out the commands that other servers forward.
 struct CommandHandler(Weak<Services>);
 
 /// Lets other servers forward commands to this one.
 pub(crate) fn accept_forwarded(services: &Arc<Services>) {
     if let Some(shared) = &services.shared_sessions {
-        shared.set_request_handler(Box::new(CommandHandler(Arc::downgrade(services))));
+        shared.set_request_handler(RequestKind::Commands, Box::new(CommandHandler(Arc::downgrade(services))));
     }
 }
 
@@ -81,16 +70,15 @@ pub(super) async fn forward(
             ForwardedCommands { session, token, address: caller.address.to_string(), body: body.to_vec() };
         let payload = minicbor::to_vec(&commands).expect("commands can be encoded into memory");
         let reply = match &services.shared_sessions {
-            Some(shared) => shared.forward(&server, payload).await,
+            Some(shared) => shared.forward(&server, RequestKind::Commands, &payload).await,
             None => None,
         };
-        let reply = reply.and_then(|reply| minicbor::decode::<ForwardedReply>(&reply).ok());
-        let reply = reply.and_then(|reply| Some((StatusCode::from_u16(reply.status).ok()?, reply.body)));
+        let reply = reply.as_deref().and_then(ForwardedReply::decode);
         let message = "the server of the session did not answer; the commands may have been carried out";
         reply.ok_or_else(|| ApiError::new(ApiErrorCode::OutcomeUnknown, message))
     };
     let reply = match forwarding.await {
-        Ok((status, body)) => with(status, "application/json", body),
+        Ok(reply) => reply.into(),
         Err(error) => error.into(),
     };
     long_poll::finish(reply, &caller, &head.headers)
@@ -104,10 +92,7 @@ impl ForwardedRequests for CommandHandler {
                 Some(services) => carry_out(&request, &services).await,
                 None => ApiError::new(ApiErrorCode::Draining, "the server is shutting down").into(),
             };
-            let status = reply.status().as_u16();
-            let body = reply.into_body().collect().await.map(|body| body.to_bytes().to_vec());
-            let reply = ForwardedReply { status, body: body.unwrap_or_default() };
-            minicbor::to_vec(&reply).expect("a reply can be encoded into memory")
+            ForwardedReply::of(reply).await.encode()
         }
         .boxed()
     }

@@ -26,7 +26,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{LogLinesDropped, live};
+use crate::admin::{self, LogLinesDropped, live};
 use crate::config::Config;
 use crate::events::{HookSink, Hooks, Sinks, Webhooks};
 use crate::public;
@@ -176,6 +176,7 @@ impl Server {
         let public = Arc::new(assembly::public(&config, client, stop));
         let admin =
             Arc::new(assembly::admin(&config, &public, addresses.0.port(), batches, log_lines_dropped));
+        admin::accept_forwarded(&admin);
         let below = config.limits.descriptors.below;
         runtime.spawn(accept_clients(listeners.public, Arc::clone(&public), below));
         runtime.spawn(live::run(Arc::clone(&admin)));

@@ -6,6 +6,7 @@ mod health;
 mod live;
 mod metrics;
 mod openapi;
+mod other_servers;
 mod presence;
 mod publish;
 mod reminders;
@@ -23,6 +24,7 @@ use std::time::Duration;
 pub(super) use call::ApiCall;
 pub use health::HealthStatus;
 pub(crate) use metrics::metrics_text;
+pub(crate) use other_servers::accept_forwarded;
 pub(super) use timers::TimersReport;
 
 /// Default number of entries per page. The maximum is `HIGHEST_LIMIT`.

@@ -5,6 +5,7 @@ use futures_util::future::BoxFuture;
 use hyper::{Method, Response};
 
 use super::call::ApiCall;
+use super::other_servers::{OtherServers, Reach};
 use super::run_to_completion::run_to_completion;
 use super::{
     channels, health, live, metrics, openapi, presence, publish, reminders, send, sessions, subscribe,
@@ -41,6 +42,7 @@ pub(crate) struct Route {
     parameters: &'static [&'static str],
     /// Scope that the API key must have, if there are keys.
     pub(crate) scope: Scope,
+    reach: Reach,
     handler: Handler,
 }
 
@@ -62,17 +64,17 @@ static ROUTES: &[Route] = &[
     get("/api/live", Streaming(live::watch)),
     get("/api/timers", Immediate(|call| Ok(timers::show(&call.context)))),
     get("/api/sessions", Immediate(sessions::list)).with_parameters(&["phase", "user", "limit", "cursor"]),
-    get("/api/sessions/{id}", Immediate(sessions::show)),
-    get("/api/sessions/{id}/timeline", Immediate(timeline::show)),
-    delete(Scope::Sessions, "/api/sessions/{id}", Immediate(sessions::end)),
-    post(Scope::Sessions, "/api/sessions/{id}/disconnect", Immediate(sessions::disconnect)),
-    post(Scope::Publish, "/api/sessions/{id}/send", Immediate(send::to_session)).with_body(),
-    post(Scope::Sessions, "/api/sessions/{id}/subscribe", Completed(|call| subscribe::subscribe(call).boxed())).with_body(),
-    post(Scope::Sessions, "/api/sessions/{id}/unsubscribe", Immediate(subscribe::unsubscribe)).with_body(),
+    get("/api/sessions/{id}", Immediate(sessions::show)).reaching(Reach::SessionOwner),
+    get("/api/sessions/{id}/timeline", Immediate(timeline::show)).reaching(Reach::SessionOwner),
+    delete(Scope::Sessions, "/api/sessions/{id}", Immediate(sessions::end)).reaching(Reach::SessionOwner),
+    post(Scope::Sessions, "/api/sessions/{id}/disconnect", Immediate(sessions::disconnect)).reaching(Reach::SessionOwner),
+    post(Scope::Publish, "/api/sessions/{id}/send", Immediate(send::to_session)).with_body().reaching(Reach::SessionOwner),
+    post(Scope::Sessions, "/api/sessions/{id}/subscribe", Completed(|call| subscribe::subscribe(call).boxed())).with_body().reaching(Reach::SessionOwner),
+    post(Scope::Sessions, "/api/sessions/{id}/unsubscribe", Immediate(subscribe::unsubscribe)).with_body().reaching(Reach::SessionOwner),
     get("/api/users", Deferred(|call| users::list(call).boxed())).with_parameters(&["limit", "cursor"]),
-    delete(Scope::Sessions, "/api/users/{user}", Completed(|call| users::revoke(call).boxed())),
-    post(Scope::Sessions, "/api/users/{user}/disconnect", Completed(|call| users::disconnect(call).boxed())),
-    post(Scope::Publish, "/api/users/{user}/send", Completed(|call| send::to_user(call).boxed())).with_body(),
+    delete(Scope::Sessions, "/api/users/{user}", Completed(|call| users::revoke(call).boxed())).reaching(Reach::All),
+    post(Scope::Sessions, "/api/users/{user}/disconnect", Completed(|call| users::disconnect(call).boxed())).reaching(Reach::All),
+    post(Scope::Publish, "/api/users/{user}/send", Completed(|call| send::to_user(call).boxed())).with_body().reaching(Reach::All),
     post(Scope::Publish, "/api/publish", Deferred(|call| publish::publish(call).boxed())).with_body(),
     post(Scope::Publish, "/api/broadcast", Completed(|call| publish::broadcast(call).boxed())).with_body(),
     get("/api/channels", Deferred(|call| channels::list(call).boxed())).with_parameters(&["sort", "limit", "cursor"]),
@@ -103,7 +105,7 @@ const fn delete(scope: Scope, path: &'static str, handler: Handler) -> Route {
 
 impl Route {
     const fn new(scope: Scope, method: Method, path: &'static str, handler: Handler) -> Self {
-        Self { method, path, takes_body: false, parameters: &[], scope, handler }
+        Self { method, path, takes_body: false, parameters: &[], scope, reach: Reach::Here, handler }
     }
 
     const fn with_parameters(mut self, names: &'static [&'static str]) -> Self {
@@ -114,6 +116,27 @@ impl Route {
     const fn with_body(mut self) -> Self {
         self.takes_body = true;
         self
+    }
+
+    const fn reaching(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
+    }
+
+    pub(super) fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    pub(super) fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Returns the path with this value of its parameter.
+    pub(super) fn path_with(&self, parameter: &str) -> String {
+        match (self.path.find('{'), self.path.find('}')) {
+            (Some(from), Some(to)) => format!("{}{parameter}{}", &self.path[..from], &self.path[to + 1..]),
+            _ => self.path.to_owned(),
+        }
     }
 
     /// Returns the path to be recorded in traces, or `None` if requests to this route are not traced.
@@ -129,14 +152,28 @@ impl Route {
         check_names(form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name), self.parameters)
     }
 
-    /// Calls the handler.
+    /// Calls the handler, and forwards the request to the other servers that it concerns.
     pub(crate) async fn answer(&self, call: ApiCall) -> Result<Response<ResponseBody>, ApiError> {
         self.check_parameters(&call.query)?;
+        if let Streaming(answer) = self.handler {
+            return answer(&call);
+        }
+        let others = OtherServers::of(self, &call);
+        let own = self.answer_here(call).await;
+        let reply = match others {
+            Some(others) => others.combine(own).await,
+            None => own,
+        };
+        reply.map(full_body)
+    }
+
+    /// Calls the handler for the sessions of this server.
+    pub(super) async fn answer_here(&self, call: ApiCall) -> Result<Reply, ApiError> {
         match self.handler {
-            Immediate(answer) => answer(&call).map(full_body),
-            Deferred(answer) => answer(call).await.map(full_body),
-            Completed(answer) => run_to_completion(answer(call)).await.map(full_body),
-            Streaming(answer) => answer(&call),
+            Immediate(answer) => answer(&call),
+            Deferred(answer) => answer(call).await,
+            Completed(answer) => run_to_completion(answer(call)).await,
+            Streaming(_) => Err(ApiError::not_found("a stream cannot be forwarded")),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Requests of clients whose sessions have connections to other servers.
+//! Requests that another server has to answer: commands of clients whose sessions have connections there, and requests
+//! to the admin API.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -18,6 +19,15 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Others are refused, or remain unanswered.
 const MAX_REQUESTS: usize = 1024;
 
+/// Kind of a request. The first byte of its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    /// Commands of a client.
+    Commands = 0,
+    /// A request to the admin API.
+    Api = 1,
+}
+
 /// Answers requests that other servers have forwarded.
 pub(crate) trait ForwardedRequests: Send + Sync + 'static {
     fn answer(&self, request: Vec<u8>) -> BoxFuture<'static, Vec<u8>>;
@@ -25,7 +35,8 @@ pub(crate) trait ForwardedRequests: Send + Sync + 'static {
 
 /// Requests that are being forwarded.
 pub(super) struct Forwarding {
-    handler: OnceLock<Box<dyn ForwardedRequests>>,
+    /// Handlers by [`RequestKind`].
+    handlers: [OnceLock<Box<dyn ForwardedRequests>>; 2],
     pending: Mutex<HashMap<u64, oneshot::Sender<Vec<u8>>>>,
     answering: Arc<Semaphore>,
 }
@@ -33,18 +44,24 @@ pub(super) struct Forwarding {
 impl Forwarding {
     pub(super) fn new() -> Self {
         let answering = Arc::new(Semaphore::new(MAX_REQUESTS));
-        Self { handler: OnceLock::new(), pending: Mutex::default(), answering }
+        Self { handlers: Default::default(), pending: Mutex::default(), answering }
     }
 }
 
 impl SharedSessions {
     /// Sets the handler of requests that other servers forward.
-    pub(crate) fn set_request_handler(&self, handler: Box<dyn ForwardedRequests>) {
-        _ = self.forwarding.handler.set(handler);
+    pub(crate) fn set_request_handler(&self, kind: RequestKind, handler: Box<dyn ForwardedRequests>) {
+        _ = self.forwarding.handlers[kind as usize].set(handler);
+    }
+
+    /// Returns the other servers that hold a lease.
+    pub(crate) fn other_servers(&self) -> Vec<String> {
+        let own = self.directory.server();
+        self.servers.lock().iter().filter(|server| *server != own).cloned().collect()
     }
 
     /// Forwards a request to another server. `None` if there is no reply in time; the request may have been carried out.
-    pub(crate) async fn forward(&self, server: &str, payload: Vec<u8>) -> Option<Vec<u8>> {
+    pub(crate) async fn forward(&self, server: &str, kind: RequestKind, request: &[u8]) -> Option<Vec<u8>> {
         let number = u64::from_ne_bytes(self.sessions.entropy.bytes());
         let (sender, reply) = oneshot::channel();
         {
@@ -55,15 +72,18 @@ impl SharedSessions {
             }
             pending.insert(number, sender);
         }
+        let payload = [&[kind as u8], request].concat();
         self.directory.send(server, ServerMessage::Request { number, payload });
         self.timeouts.within(REQUEST_TIMEOUT, reply).await?.ok()
     }
 
     pub(super) fn receive_request(&self, from: &str, number: u64, payload: Vec<u8>) {
-        let Some(handler) = self.forwarding.handler.get() else { return };
+        let Some((kind, request)) = payload.split_first() else { return };
+        let handler = self.forwarding.handlers.get(usize::from(*kind)).and_then(OnceLock::get);
+        let Some(handler) = handler else { return };
         let Ok(permit) = Arc::clone(&self.forwarding.answering).try_acquire_owned() else { return };
         let (answer, from, directory) =
-            (handler.answer(payload), from.to_owned(), Arc::clone(&self.directory));
+            (handler.answer(request.to_vec()), from.to_owned(), Arc::clone(&self.directory));
         self.executor.spawn(Box::pin(async move {
             let _permit = permit;
             let payload = answer.await;

@@ -31,6 +31,7 @@ impl SharedSessions {
             if is_due && let Some(renewal) = self.directory.renew_lease().await {
                 renewed_at = Some(sent_at);
                 self.renewed(sent_at, &renewal);
+                self.servers.lock().clone_from(&renewal.alive);
                 *self.renewal.lock() = Some(renewal);
             }
             self.metrics.sharing.set_has_lease(self.has_lease());

@@ -36,7 +36,7 @@ use claim::PendingClaim;
 use forward::Forwarding;
 
 pub(crate) use acquire::{AcquiredSession, ClaimedSession};
-pub(crate) use forward::ForwardedRequests;
+pub(crate) use forward::{ForwardedRequests, RequestKind};
 
 /// [Sessions that several servers share](self).
 pub(crate) struct SharedSessions {
@@ -44,6 +44,8 @@ pub(crate) struct SharedSessions {
     directory: Arc<dyn SessionDirectory>,
     writes: Arc<DirectoryWrites>,
     lease: Mutex<Lease>,
+    /// Servers that held a lease at the last renewal.
+    servers: Mutex<Vec<String>>,
     /// Reply to the last renewal of the lease, until it has been checked for sessions to adopt.
     renewal: Mutex<Option<LeaseRenewal>>,
     claims: Mutex<HashMap<SessionId, Arc<PendingClaim>>>,
@@ -75,6 +77,7 @@ impl SharedSessions {
             directory,
             writes: sessions.lifecycle.directory_writes(),
             lease: Mutex::new(Lease::new(LEASE)),
+            servers: Mutex::default(),
             renewal: Mutex::default(),
             claims: Mutex::default(),
             written: Notify::new(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use encke_tests::bayeux::{self, BayeuxPolling, BayeuxWebSocket};
 use encke_tests::process::Signal;
 use encke_tests::redis::Redis;
+use encke_tests::tokens::SECRET;
 use encke_tests::waiting::{eventually, eventually_within, until};
 use encke_tests::{Client, EventStream, Hello, Launch, PollClient, RawClient, RunningServer};
 use redis::Connection;
@@ -426,4 +427,37 @@ fn bayeux_clients_reach_any_server() {
         bayeux::with_field(bayeux::connect_now_with_ack(&client_id, ack), "connectionType", "websocket");
     let messages = socket.request(&connect);
     assert_eq!(bayeux::events(&messages), [json!(7)], "{messages:?}");
+}
+
+/// A request to any server reaches the sessions of all.
+#[test]
+fn the_api_reaches_the_sessions_of_all_servers() {
+    let redis = Redis::start();
+    let start = || sharing(&redis).set(&format!("auth.secret={SECRET}")).start();
+    let servers = [start(), start(), start()];
+    let mut connection = redis.connect();
+    let mut clients = servers.each_ref().map(|server| server.client_of("alice"));
+    let ids = clients.each_ref().map(|client| client.hello.session.clone());
+    // A server learns of the others when it renews its lease.
+    until("the servers know of each other", || {
+        query::<usize>(&mut connection, &["ZCARD", "encke:{sessions}leases"]) == 3
+            && servers.iter().all(|server| ids.iter().all(|id| server.admin.phase(id).is_some()))
+    });
+    for (at, id) in ids.iter().enumerate() {
+        let other = &servers[(at + 1) % 3].admin;
+        assert_eq!(other.session(id)["id"], json!(id));
+        other.post(&format!("/api/sessions/{id}/send"), r#"{"data":"one"}"#);
+        assert_eq!(clients[at].message()["data"], "one");
+        let subscribed = other.post(&format!("/api/sessions/{id}/subscribe"), r#"{"channel":"news"}"#);
+        assert_eq!(subscribed.status, 200, "{subscribed:?}");
+    }
+    let unknown = servers[0].admin.get("/api/sessions/s_AAAAAAAAAAAAAAAAAAAAAA");
+    unknown.assert_error(404, "not_found");
+    let sent = servers[1].admin.post("/api/users/alice/send", r#"{"data":"all"}"#).json();
+    assert_eq!(sent["sessions"], 3, "{sent}");
+    let revoked = servers[2].admin.request("DELETE", "/api/users/alice").json();
+    assert_eq!(revoked["sessions"], 3, "{revoked}");
+    for client in &mut clients {
+        assert_eq!(client.close_code(), Some(4101));
+    }
 }
