@@ -101,6 +101,9 @@ impl Dialer {
         };
         let mut connection = ClientConnection::new(target, wire, self.traffic.opened());
         if target == Target::Encke {
+            if let Some(positions) = resume.and_then(|ticket| ticket.positions.as_deref()) {
+                connection.send(positions).await;
+            }
             greeting = connection.read_hello().await?;
         }
         connection.live.connects.increment();

@@ -12,6 +12,8 @@ use crate::json::seq_of;
 pub struct Greeting {
     pub ticket: Ticket,
     pub recovered: bool,
+    /// Whether the server asks for [`Ticket::positions`].
+    pub asks_for_positions: bool,
     /// How long a client may be silent before it is pinged.
     pub ping_interval: Duration,
     pub pong_timeout: Duration,
@@ -26,6 +28,8 @@ pub struct Ticket {
     pub seq: u64,
     /// Id of the last event, for servers that assign event ids.
     pub last_id: Option<Box<str>>,
+    /// First frame of a resumed WebSocket in the `json` dialect, which contains the positions in all channels.
+    pub positions: Option<Box<str>>,
 }
 
 impl Greeting {
@@ -37,8 +41,9 @@ impl Greeting {
 impl From<Hello<'_>> for Greeting {
     fn from(hello: Hello<'_>) -> Self {
         Self {
-            ticket: Ticket { token: hello.resume.into(), seq: hello.seq, last_id: None },
+            ticket: Ticket { token: hello.resume.into(), seq: hello.seq, last_id: None, positions: None },
             recovered: hello.recovered,
+            asks_for_positions: hello.positions,
             ping_interval: Duration::from_millis(hello.ping_interval_ms),
             pong_timeout: Duration::from_millis(hello.pong_timeout_ms),
             // The hello does not announce how long polls are held.
@@ -59,6 +64,7 @@ impl Ticket {
 
     /// Returns the query parameters that resume a session of the `json` dialect.
     pub(crate) fn query(&self) -> String {
-        format!("resume={}&seq={}", self.token, self.seq)
+        let announced = if self.positions.is_some() { "&positions=1" } else { "" };
+        format!("resume={}&seq={}{announced}", self.token, self.seq)
     }
 }

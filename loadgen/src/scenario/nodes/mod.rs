@@ -174,7 +174,9 @@ impl Nodes {
         self.connects.record(&opened);
         let OpenedConnection { mut connection, greeting, .. } = opened;
         let read_timeout = self.read_timeout(greeting.ping_interval + greeting.pong_timeout);
+        let reports_positions = greeting.asks_for_positions;
         let session = NodeSession::new(greeting.ticket, node, self.subscriptions_of(index, &run));
+        let session = NodeSession { reports_positions, ..session };
         self.subscriptions.add(session.subscriptions.len() as u64);
         let session = Rc::new(RefCell::new(session));
         self.sessions.borrow_mut().push(session.clone());

@@ -137,7 +137,7 @@ impl Moves {
         let (event, delay) = self.note_cause(cause, session);
         session.borrow_mut().trail.push(event);
         let old = matches!(event, SessionEvent::Hop { is_closed: false }).then_some(connection);
-        let (ticket, node) = (session.borrow().ticket.clone(), ring.next(session.borrow().node));
+        let (ticket, node) = (session.borrow().resume_ticket(), ring.next(session.borrow().node));
         let note = |event| session.borrow_mut().trail.push(event);
         let (opened, node) = self.connect(ring, node, &ticket, lost_at + delay, note).await;
         drop(old);
@@ -146,6 +146,7 @@ impl Moves {
         self.resume.record(due, began, at);
         let session = &mut *session.borrow_mut();
         (session.node, session.last_data) = (node, at);
+        session.reports_positions = greeting.asks_for_positions;
         let (recovered, seq) = (greeting.recovered, greeting.ticket.seq);
         session.trail.push(SessionEvent::Hello { node, seq, recovered });
         let details = json!({ "seq": ticket.seq, "hello_seq": seq, "node": node });

@@ -27,6 +27,8 @@ pub(super) struct NodeSession {
     pub(super) retry: Option<Duration>,
     pub(super) last_data: Instant,
     pub(super) unacked: u32,
+    /// Whether the server has asked for positions.
+    pub(super) reports_positions: bool,
 }
 
 #[derive(Debug)]
@@ -76,7 +78,17 @@ impl NodeSession {
     pub(super) fn new(ticket: Ticket, node: usize, subscriptions: Vec<NodeSubscription>) -> Self {
         let numbering = Numbering::after(ticket.seq);
         let (trail, last_data) = (SessionTrail::default(), Instant::now());
-        Self { ticket, node, numbering, subscriptions, trail, retry: None, last_data, unacked: 0 }
+        Self {
+            ticket,
+            node,
+            numbering,
+            subscriptions,
+            trail,
+            retry: None,
+            last_data,
+            unacked: 0,
+            reports_positions: false,
+        }
     }
 
     /// Returns the commands that subscribe to the channels to which the session is not subscribed.
@@ -100,6 +112,16 @@ impl NodeSession {
             SubscriptionState::Failed(code) => Some(code.as_str()),
             _ => None,
         })
+    }
+
+    /// Returns the ticket to resume with, including the positions if the server asks for them.
+    pub(super) fn resume_ticket(&self) -> Ticket {
+        let known =
+            self.subscriptions.iter().filter_map(|it| Some((&it.channel.name, it.position.as_ref()?)));
+        let positions: serde_json::Map<String, Value> =
+            known.map(|(name, (epoch, offset))| (name.to_string(), json!([epoch, offset]))).collect();
+        let frame = json!({ "positions": positions }).to_string();
+        Ticket { positions: self.reports_positions.then_some(frame.into()), ..self.ticket.clone() }
     }
 
     /// Returns the command that acknowledges everything received.
