@@ -20,7 +20,7 @@ use crate::http::request::parameter;
 use crate::http::{ApiError, ApiErrorCode, ForwardedReply, Reply};
 use crate::session::{ForwardedRequests, RequestKind};
 
-/// A `POST /poll` whose client has been identified neither by this server nor by the next.
+/// A `POST /poll` for the server of the session, which identifies the client and carries out the commands.
 #[derive(Encode, Decode)]
 #[cbor(map)]
 struct ForwardedCommands {

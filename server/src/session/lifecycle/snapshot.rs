@@ -161,9 +161,8 @@ impl Sessions {
         self.restore_with(stored, false, None, |_| {}, restore, restored)
     }
 
-    /// Restores a session whose outbox is restored by `outbox`. `is_attached`: its client was connected to another server.
-    /// `secret` is `None` if only its digest is known. Calls
-    /// `prepare` before other threads can find the session.
+    /// Restores a session. `is_attached`: its client was connected to another server. `secret` is `None` if only its digest
+    /// is known. `outbox` restores the outbox. Calls `prepare` before other threads can find the session.
     pub(crate) fn restore_with(
         &self,
         stored: StoredSession,
