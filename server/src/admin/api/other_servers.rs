@@ -65,16 +65,17 @@ impl OtherServers {
         match (self.reach, own) {
             (Reach::SessionOwner, Err(error)) if error.is_not_found() => {
                 let replies = self.ask().await;
+                let is_certain = replies.iter().all(Option::is_some);
                 let found =
                     replies.into_iter().flatten().find(|reply| reply.status() != StatusCode::NOT_FOUND);
-                found.map(Reply::from).ok_or(error)
+                let missing = || if is_certain { error } else { not_answered() };
+                found.map(Reply::from).ok_or_else(missing)
             }
             (Reach::All, Ok(own)) => {
                 let mut total = value_of(&ForwardedReply::of(own).await);
                 for reply in self.ask().await {
                     let Some(reply) = reply.filter(|reply| reply.status() == StatusCode::OK) else {
-                        let message = "a server did not carry out the request; repeat it";
-                        return Err(ApiError::new(ApiErrorCode::OutcomeUnknown, message));
+                        return Err(not_answered());
                     };
                     add(&mut total, value_of(&reply));
                 }
@@ -94,6 +95,10 @@ impl OtherServers {
         });
         join_all(replies).await
     }
+}
+
+fn not_answered() -> ApiError {
+    ApiError::new(ApiErrorCode::OutcomeUnknown, "a server did not carry out the request; repeat it")
 }
 
 fn value_of(reply: &ForwardedReply) -> Value {
