@@ -65,6 +65,7 @@ impl Services {
             identity,
             address,
             arrival: caller.arrival,
+            has_session: caller.has_session,
             can_open: self.limits.session_rates.has_room(&network, now),
         };
         match self.sessions.attach(&request, self.limits.permits.take(address), has_ended) {
@@ -124,6 +125,9 @@ impl Services {
             AttachRefusal::TooManySessions => (RefusalReason::Overloaded, "limits.max_sessions"),
             AttachRefusal::TooManyNewSessions => {
                 (RefusalReason::SessionRate, "limits.sessions_per_second_per_address")
+            }
+            AttachRefusal::Moved if self.shared_sessions.is_some() => {
+                (RefusalReason::Overloaded, "the session is moving to another server")
             }
             AttachRefusal::Draining | AttachRefusal::Moved => {
                 (RefusalReason::Draining, "the server is shutting down")

@@ -22,6 +22,8 @@ pub(crate) struct Caller {
     /// Result of the asynchronous authentication, if there was one.
     pub(super) decision: Option<AuthDecision>,
     pub(crate) arrival: Arrival,
+    /// Whether the session of the client was on this server when the request arrived. Another server may take it since.
+    pub(crate) has_session: bool,
     /// Session that was claimed for the client. It waits for the client as long as this exists.
     _claimed: Option<Arc<ClaimedSession>>,
 }
@@ -58,6 +60,7 @@ impl Caller {
                 .map_err(Box::new),
             decision: None,
             arrival: Arrival::default(),
+            has_session: false,
             _claimed: None,
         }
     }
@@ -80,13 +83,14 @@ impl Caller {
             origin: Ok(()),
             decision: None,
             arrival: Arrival::default(),
+            has_session: false,
             _claimed: None,
         }
     }
 
-    /// Adds the session that was claimed for the client.
-    pub(crate) fn with_claim(self, claimed: Option<ClaimedSession>) -> Self {
-        Self { _claimed: claimed.map(Arc::new), ..self }
+    /// Records that this server has the session, which may have been claimed for the client.
+    pub(crate) fn with_session(self, claimed: Option<ClaimedSession>) -> Self {
+        Self { has_session: true, _claimed: claimed.map(Arc::new), ..self }
     }
 
     /// Refuses a client whose session is not available.

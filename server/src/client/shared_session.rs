@@ -2,14 +2,16 @@
 
 use std::net::IpAddr;
 
+use encke_broker::engine::RecordUser;
 use encke_core::close::CloseCode;
 
 use super::{Refusal, Services};
+use crate::http::{ApiError, ApiErrorCode};
 use crate::session::{AcquiredSession, Attached, ResumeToken};
 
 impl Services {
     /// Moves a client's session to this server if another server has it. A session that has a client there is only moved
-    /// for a new connection (`may_take`).
+    /// for a new connection (`may_take`), and only for a client of the same user.
     ///
     /// # Errors
     /// Returns the close code that refuses the client.
@@ -17,13 +19,27 @@ impl Services {
         &self,
         (token, seq): (&str, Option<u64>),
         may_take: bool,
-        address: IpAddr,
+        (user, address): (RecordUser, IpAddr),
     ) -> Result<AcquiredSession, CloseCode> {
         let (Some(shared), Some(token)) = (&self.shared_sessions, ResumeToken::parse(token)) else {
-            return Ok(AcquiredSession::Here(None));
+            return Ok(AcquiredSession::Unknown);
         };
-        let claimed = shared.acquire(&token, seq, may_take).await;
+        let claimed = shared.acquire((&token, user), seq, may_take).await;
         claimed.map_err(|refusal| self.refuse_attachment(refusal, address).close_code())
+    }
+
+    /// Returns the error for a request whose session has just left this server. Nothing was carried out.
+    pub(crate) fn moved(&self) -> ApiError {
+        match self.shared_sessions {
+            Some(_) => {
+                let message = "the session is moving to another server; repeat the request";
+                ApiError::new(ApiErrorCode::Unavailable, message)
+            }
+            None => {
+                let message = "the server is shutting down; the session is kept";
+                ApiError::new(ApiErrorCode::Draining, message)
+            }
+        }
     }
 
     /// Waits until this server may serve the session of a new connection, or until other servers can find a new session.

@@ -58,6 +58,7 @@ pub(crate) fn attach_after(services: &Services, resume: Option<String>, seq: Opt
         identity: Identity::ANONYMOUS,
         address: ADDRESS,
         arrival: Arrival::default(),
+        has_session: false,
         can_open: true,
     };
     let permit = services.limits.permits.take(ADDRESS);

@@ -1,5 +1,7 @@
 //! Requests of clients whose sessions may be on another server.
 
+use encke_broker::engine::RecordUser;
+use encke_core::close::CloseCode;
 use hyper::Method;
 use hyper::header::HeaderMap;
 
@@ -18,31 +20,31 @@ impl<'a> SessionlessConnection<'a> {
         let this = self.clone();
         Answer::Later(Box::pin(async move {
             let services = &this.context.client;
-            if let Some(token) = session_request::resume_token(&arrived.request) {
-                let is_command = arrived.request.method() == Method::POST;
+            if let Some(wanted) = WantedSession::of(&arrived, services) {
                 if arrived.has_disconnected() {
                     // The client may have reached another server since, for example if this one was frozen.
                     let error = ApiError::new(ApiErrorCode::Unavailable, "the client has disconnected");
                     return RequestOutcome::Reply(error.into());
                 }
-                let seq = session_request::seq(&arrived.request).filter(|_| !is_command);
-                let acquired = {
-                    let _answering = this.timeout.answering();
-                    services.claim_session((&token, seq), !is_command, arrived.caller.address).await
+                let WantedSession { token, seq, user, is_command } = wanted;
+                let acquired = match user {
+                    Ok(user) => {
+                        let _answering = this.timeout.answering();
+                        let client = (user, arrived.caller.address);
+                        services.claim_session((&token, seq), !is_command, client).await
+                    }
+                    Err(code) => Err(code),
                 };
                 arrived.caller = match acquired {
-                    Ok(AcquiredSession::Here(claimed)) => arrived.caller.with_claim(claimed),
+                    Ok(AcquiredSession::Here(claimed)) => arrived.caller.with_session(claimed),
+                    Ok(AcquiredSession::Unknown) => arrived.caller,
                     Ok(AcquiredSession::OnServer(server)) => {
                         let Arrived { request, caller, .. } = arrived;
                         let sent =
                             forward(request, (server, token), caller, this.timeout, this.context).await;
                         return RequestOutcome::Reply(sent);
                     }
-                    Err(code) if is_command => {
-                        let message = format!("the session is not available: {}; try again", code.reason());
-                        let error = ApiError::new(ApiErrorCode::Unavailable, message);
-                        return RequestOutcome::Reply(error.into());
-                    }
+                    Err(code) if is_command => return RequestOutcome::Reply(not_available(code).into()),
                     Err(code) => arrived.caller.refused(code),
                 };
             }
@@ -56,6 +58,49 @@ impl<'a> SessionlessConnection<'a> {
             confirm(outcome, &caller, &headers, services).await
         }))
     }
+}
+
+/// The existing session that a request uses.
+struct WantedSession {
+    /// Resume token.
+    token: String,
+    /// Last seq that the client has received, if it reports one.
+    seq: Option<u64>,
+    /// User of the client, or the close code that refuses it. Not known if asking another service may be necessary, or if
+    /// the session's server identifies the client.
+    user: Result<RecordUser, CloseCode>,
+    /// Whether the request contains only commands.
+    is_command: bool,
+}
+
+impl WantedSession {
+    /// Returns `None` if the request uses no existing session or is refused anyway.
+    fn of(arrived: &Arrived, services: &Services) -> Option<Self> {
+        let Arrived { request, caller, .. } = arrived;
+        let token = session_request::resume_token(request).filter(|_| caller.origin.is_ok())?;
+        let is_command = request.method() == Method::POST;
+        if is_command {
+            return Some(Self { token, seq: None, user: Ok(RecordUser::Unknown), is_command });
+        }
+        let client_token = session_request::read(request, &services.settings)?.token;
+        let client_token = client_token.as_deref();
+        let user = match services.needs_async_auth(caller, client_token) {
+            true => Ok(RecordUser::Unknown),
+            false => services
+                .identify_caller(caller, client_token, None)
+                .map(|identity| RecordUser::Known(identity.user().map(ToOwned::to_owned))),
+        };
+        Some(Self { token, seq: session_request::seq(request), user, is_command })
+    }
+}
+
+/// Returns the error for commands whose session was refused with this code.
+pub(super) fn not_available(code: CloseCode) -> ApiError {
+    if !code.allows_reconnect() {
+        return long_poll::gone();
+    }
+    let message = format!("the session is not available: {}; try again", code.reason());
+    ApiError::new(ApiErrorCode::Unavailable, message)
 }
 
 /// Waits until this server may serve the client that has been attached. A WebSocket is attached only once it is upgraded.

@@ -4,12 +4,14 @@
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
+use encke_broker::engine::RecordUser;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::Request;
 use hyper::body::Incoming;
 use minicbor::{Decode, Encode};
 
+use super::claiming::not_available;
 use super::context::Context;
 use super::deadline::RequestTimeout;
 use super::long_poll;
@@ -18,7 +20,13 @@ use crate::client::{Caller, Services};
 use crate::http::body::{self, BodyLimits};
 use crate::http::request::parameter;
 use crate::http::{ApiError, ApiErrorCode, ForwardedReply, Reply};
-use crate::session::{ForwardedRequests, RequestKind};
+use crate::session::{AcquiredSession, ForwardedRequests, RequestKind};
+
+/// How often commands follow a session to another server before the client has to repeat them.
+const MAX_MOVES: usize = 8;
+
+/// Reply of a server that does not have the session. It has carried out nothing.
+const NOT_HERE: &[u8] = &[];
 
 /// A `POST /poll` for the server of the session, which identifies the client and carries out the commands.
 #[derive(Encode, Decode)]
@@ -68,42 +76,74 @@ pub(super) async fn forward(
         let token = caller.token(query_token.as_deref()).map(ToOwned::to_owned);
         let commands =
             ForwardedCommands { session, token, address: caller.address.to_string(), body: body.to_vec() };
-        let payload = minicbor::to_vec(&commands).expect("commands can be encoded into memory");
-        let reply = match &services.shared_sessions {
-            Some(shared) => shared.forward(&server, RequestKind::Commands, &payload).await,
-            None => None,
-        };
-        let reply = reply.as_deref().and_then(ForwardedReply::decode);
-        let message = "the server of the session did not answer; the commands may have been carried out";
-        reply.ok_or_else(|| ApiError::new(ApiErrorCode::OutcomeUnknown, message))
+        follow(&server, commands, services).await
     };
-    let reply = match forwarding.await {
-        Ok(reply) => reply.into(),
-        Err(error) => error.into(),
-    };
+    let reply = forwarding.await.unwrap_or_else(Reply::from);
     long_poll::finish(reply, &caller, &head.headers)
+}
+
+/// Has the commands carried out by the server of the session, which may move meanwhile.
+async fn follow(
+    server: &str,
+    commands: ForwardedCommands,
+    services: &Arc<Services>,
+) -> Result<Reply, ApiError> {
+    let Some(shared) = &services.shared_sessions else { return Err(services.moved()) };
+    let payload = minicbor::to_vec(&commands).expect("commands can be encoded into memory");
+    let mut server = server.to_owned();
+    for _ in 0..MAX_MOVES {
+        let reply = shared.forward(&server, RequestKind::Commands, &payload).await;
+        if reply.as_deref() != Some(NOT_HERE) {
+            let message = "the server of the session did not answer; the commands may have been carried out";
+            let reply = reply.as_deref().and_then(ForwardedReply::decode);
+            return reply
+                .map(Reply::from)
+                .ok_or_else(|| ApiError::new(ApiErrorCode::OutcomeUnknown, message));
+        }
+        let address = commands.address.parse().map_err(|_| malformed())?;
+        match services.claim_session((&commands.session, None), false, (RecordUser::Unknown, address)).await {
+            Ok(AcquiredSession::OnServer(owner)) => server = owner,
+            Ok(AcquiredSession::Here(_claimed)) => {
+                if let Some(reply) = carry_out(&commands, services).await? {
+                    return Ok(reply);
+                }
+            }
+            Ok(AcquiredSession::Unknown) => return Err(long_poll::gone()),
+            Err(code) => return Err(not_available(code)),
+        }
+    }
+    Err(services.moved())
 }
 
 impl ForwardedRequests for CommandHandler {
     fn answer(&self, request: Vec<u8>) -> BoxFuture<'static, Vec<u8>> {
         let services = self.0.upgrade();
         async move {
-            let reply = match services {
-                Some(services) => carry_out(&request, &services).await,
-                None => ApiError::new(ApiErrorCode::Draining, "the server is shutting down").into(),
+            let Some(services) = services else { return NOT_HERE.to_vec() };
+            let reply = match minicbor::decode(&request) {
+                Ok(commands) => carry_out(&commands, &services).await,
+                Err(_) => Err(malformed()),
             };
-            ForwardedReply::of(reply).await.encode()
+            match reply {
+                Ok(None) => NOT_HERE.to_vec(),
+                Ok(Some(reply)) => ForwardedReply::of(reply).await.encode(),
+                Err(error) => ForwardedReply::of(error.into()).await.encode(),
+            }
         }
         .boxed()
     }
 }
 
-async fn carry_out(request: &[u8], services: &Arc<Services>) -> Reply {
-    let decoded = minicbor::decode::<ForwardedCommands>(request).ok();
-    let address = decoded.as_ref().and_then(|commands| commands.address.parse::<IpAddr>().ok());
-    let (Some(ForwardedCommands { session, token, body, .. }), Some(address)) = (decoded, address) else {
-        return ApiError::bad_request("the forwarded request is malformed").into();
-    };
-    let caller = Caller::forwarded(address, token);
-    long_poll::forwarded(&session, &body, &caller, services).await
+/// Carries out the commands, if the session is on this server.
+async fn carry_out(
+    commands: &ForwardedCommands,
+    services: &Arc<Services>,
+) -> Result<Option<Reply>, ApiError> {
+    let address = commands.address.parse::<IpAddr>().map_err(|_| malformed())?;
+    let caller = Caller::forwarded(address, commands.token.clone());
+    Ok(long_poll::forwarded(&commands.session, &commands.body, &caller, services).await)
+}
+
+fn malformed() -> ApiError {
+    ApiError::bad_request("the forwarded request is malformed")
 }

@@ -151,11 +151,8 @@ async fn replies(body: &[u8], context: CommandContext<'_>) -> Result<JsonArray, 
         // The client did not ask for the expiry, and `normal` would keep it from opening a new session.
         Phase::Closed(CloseReason::ReconnectWindow) => CloseCode::Idle,
         Phase::Closed(reason) => reason.close_code(),
-        // The session has moved to the next process, which accepts its commands.
-        Phase::Moved if !any_received => {
-            let message = "the server is shutting down; the session is kept";
-            return Err(ApiError::new(ApiErrorCode::Draining, message));
-        }
+        // The session has moved to the next process or to another server, which accepts its commands.
+        Phase::Moved if !any_received => return Err(services.moved()),
         Phase::Moved => CloseCode::Moved,
         Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => return Ok(replies),
     };
@@ -170,7 +167,7 @@ fn refuse(CommandRequest { id, .. }: CommandRequest<'_, u64>, replies: &mut Json
     Json::default().respond(&[Response { id, result }], replies);
 }
 
-fn gone() -> ApiError {
+pub(super) fn gone() -> ApiError {
     ApiError::new(ApiErrorCode::Gone, "the session no longer exists")
 }
 
@@ -202,7 +199,8 @@ fn find_session(
     caller: &Caller,
     services: &Services,
 ) -> Result<SessionHandle, Refusal> {
-    let session = services.sessions.find(session).ok_or_else(gone)?;
+    let session = services.sessions.find(session);
+    let session = session.ok_or_else(|| if caller.has_session { services.moved() } else { gone() })?;
     let now = services.timeouts.clock().unix_now();
     if session.identity().expires().is_some_and(|expires| expires <= now) {
         return Err(Refusal::Unidentified(CloseCode::TokenExpired));
@@ -211,20 +209,23 @@ fn find_session(
     Ok(session)
 }
 
-/// Executes the commands of a request that another server has received.
+/// Executes the commands of a request that another server may have received. `None` if the session is not on this server.
 pub(super) async fn forwarded(
     session: &str,
     body: &[u8],
     caller: &Caller,
     services: &Arc<Services>,
-) -> Reply {
+) -> Option<Reply> {
+    services.sessions.find(session)?;
     let session = match find_session(session, None, caller, services) {
         Ok(session) => session,
-        Err(refusal) => return refusal.reply(|code| send_away(code, services)),
+        Err(refusal) => return Some(refusal.reply(|code| send_away(code, services))),
     };
     services.count_request(&session).await;
     let source = CommandSource::request(caller.address);
-    carry_out_all(body, CommandContext { session: &session, services, source }).await
+    let reply = carry_out_all(body, CommandContext { session: &session, services, source }).await;
+    let has_moved = session.phase() == Phase::Moved && reply.status() == StatusCode::SERVICE_UNAVAILABLE;
+    (!has_moved).then_some(reply)
 }
 
 /// Splits a body into commands: either a single one or an array.

@@ -104,6 +104,8 @@ pub enum DirectoryRequest {
         session: SessionKey,
         /// Hash of the client's secret.
         secret: SecretHash,
+        /// User of the client.
+        user: RecordUser,
         /// Owner from which the session is taken even if it has a client there, and the owner's term.
         from: Option<(String, Term)>,
     },
@@ -117,6 +119,26 @@ pub enum DirectoryRequest {
     },
 }
 
+/// User of a session or of a client that claims one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordUser {
+    /// The user's name; `None` if the client is anonymous.
+    Known(Option<String>),
+    /// Not known. A claim is not refused because of the user.
+    Unknown,
+}
+
+impl RecordUser {
+    /// A client without a user.
+    pub const ANONYMOUS: Self = Self::Known(None);
+
+    /// Creates the user with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self::Known(Some(name.to_owned()))
+    }
+}
+
 /// Data of an [`Operation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordWrite {
@@ -124,6 +146,8 @@ pub struct RecordWrite {
     pub remaining: Duration,
     /// Hash of the session's secret.
     pub secret: SecretHash,
+    /// User of the session. [`RecordUser::Unknown`]: as in the record.
+    pub user: RecordUser,
     /// State from which another server can continue the session. For an end, the close code as decimal text.
     pub state: Vec<u8>,
 }
@@ -141,6 +165,10 @@ pub enum DirectoryReply {
     Ended(Option<u16>),
     /// The claimed session does not exist, the secret is wrong, or the session cannot be adopted.
     Refused,
+    /// The claimed session is not in the directory, which may have lost it.
+    Unsettled,
+    /// The claimed session belongs to another user.
+    OtherUser,
     /// The request had no effect, because this server does not know the current generation.
     OtherGeneration,
 }

@@ -16,8 +16,8 @@ mod response;
 
 pub use backoff::RetryBackoff;
 pub use directory::{
-    DirectoryListener, DirectoryReply, DirectoryRequest, GrantedSession, LEASE, LeaseRenewal, RecordWrite,
-    SecretHash, ServerMessage, SessionDirectory, SessionKey,
+    DirectoryListener, DirectoryReply, DirectoryRequest, GrantedSession, LEASE, LeaseRenewal, RecordUser,
+    RecordWrite, SecretHash, ServerMessage, SessionDirectory, SessionKey,
 };
 pub use error::EngineError;
 pub use log_engine::{History, LogEngine};

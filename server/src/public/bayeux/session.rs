@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use encke_broker::engine::RecordUser;
 use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
 use encke_core::dialect::bayeux::{Advice, BadMessage, ClientMessage, MessageKind, MessageReply};
@@ -38,13 +39,18 @@ pub(super) async fn session(
     services: &Services,
 ) -> Result<FoundSession, RefusalReply> {
     let token = message.client_id().ok();
+    let mut has_session = false;
     let _claimed = match &token {
         Some(token) => {
             let may_take = message.kind() == MessageKind::Connect;
             let connect = message.connect().ok().filter(|_| may_take);
             let seq = connect.and_then(|connect| connect.acknowledged);
-            match services.claim_session((token, seq), may_take, address).await {
-                Ok(AcquiredSession::Here(claimed)) => claimed,
+            match services.claim_session((token, seq), may_take, (RecordUser::Unknown, address)).await {
+                Ok(AcquiredSession::Here(claimed)) => {
+                    has_session = true;
+                    claimed
+                }
+                Ok(AcquiredSession::Unknown) => None,
                 Ok(AcquiredSession::OnServer(_)) => {
                     return Err(unavailable(message, CloseCode::Overloaded, services));
                 }
@@ -58,6 +64,8 @@ pub(super) async fn session(
     let session =
         found.ok_or_else(|| match token.and_then(|token| services.sessions.unreported_end(&token)) {
             Some(code) => refusal_reply(message, code, services),
+            // Another server has just taken the session.
+            None if has_session => unavailable(message, CloseCode::Overloaded, services),
             None => message.reply_to().reply().unknown_session().to_json(),
         })?;
     Ok(FoundSession { session, _claimed })

@@ -74,6 +74,9 @@ impl Sessions {
             if let Some(code) = token.as_ref().and_then(close_code) {
                 return Err(AttachRefusal::Ended(code));
             }
+            if request.has_session {
+                return Err(AttachRefusal::Moved);
+            }
             if request.wanted.only_resume {
                 // If a drain has begun in the meantime, it may be the reason for the session's end.
                 return Err(if self.is_draining() {
@@ -303,6 +306,7 @@ mod tests {
             wanted: SessionRequest::new(ConnectionKind::Stream(Heartbeat::Frame), DialectName::Json),
             identity: Identity::ANONYMOUS,
             address: ADDRESS,
+            has_session: false,
             can_open: true,
         }
     }

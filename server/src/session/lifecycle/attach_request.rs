@@ -55,6 +55,8 @@ pub(crate) struct AttachRequest {
     pub(crate) identity: Identity,
     pub(crate) address: IpAddr,
     pub(crate) arrival: Arrival,
+    /// Whether this server had the session. If it is no longer here, another server has taken it.
+    pub(crate) has_session: bool,
     /// Whether the address is below its rate limit for new sessions.
     pub(crate) can_open: bool,
 }
@@ -82,7 +84,8 @@ pub(crate) enum AttachRefusal {
     TooManyNewSessions,
     /// The server is shutting down, and its sessions end.
     Draining,
-    /// The server is shutting down, and its sessions continue in the next process.
+    /// The server is shutting down, and its sessions continue in the next process; or another server has just taken the
+    /// session.
     Moved,
     /// The session belongs to another user.
     WrongUser,

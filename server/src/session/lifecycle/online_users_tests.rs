@@ -138,6 +138,7 @@ impl World {
             identity,
             address: ADDRESS,
             arrival: Arrival::default(),
+            has_session: false,
             can_open: true,
         };
         let permit = services.limits.permits.take(ADDRESS);

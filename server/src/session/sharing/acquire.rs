@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_base::metrics::ClaimResult;
+use encke_broker::engine::RecordUser;
 use encke_core::close::SuspendReason;
 use encke_core::session::Phase;
 use tokio::sync::oneshot;
@@ -21,10 +22,12 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where the session of a client is.
 #[derive(Debug)]
 pub(crate) enum AcquiredSession {
-    /// On this server, unless it does not exist. Set if it was claimed for the client.
+    /// On this server. Set if it was claimed for the client.
     Here(Option<ClaimedSession>),
     /// It has a client on this server.
     OnServer(String),
+    /// It does not exist, or is ending on this server.
+    Unknown,
 }
 
 /// A session that was claimed for a client. When this is dropped, the session no longer waits for the client.
@@ -42,8 +45,8 @@ impl Drop for ClaimedSession {
 
 /// Whether this server has a session.
 enum LocalSession {
-    /// This server has the session, or has just ended it.
     Here,
+    Ending,
     /// The ownership of the session is being verified, or another server has asked for the session. The receiver
     /// completes after the next operation.
     Changing(oneshot::Receiver<()>),
@@ -51,15 +54,15 @@ enum LocalSession {
 }
 
 impl SharedSessions {
-    /// Moves a session to this server, if another one has it. The session is then found locally; otherwise, it does not
-    /// exist. A session that has a client on another server is only moved if `may_take` is set. `seq` is the last seq
+    /// Moves a session to this server, if another one has it. A session that has a client on another server is only moved if `may_take` is set. `seq` is the last seq
     /// that the client has received, if it reports one.
     ///
     /// # Errors
-    /// Returns [`AttachRefusal::Unavailable`] if the client has to try again.
+    /// Returns [`AttachRefusal::Unavailable`] if the client has to try again, and other refusals if the session has ended or
+    /// belongs to another user.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
-        token: &ResumeToken,
+        (token, user): (&ResumeToken, RecordUser),
         seq: Option<u64>,
         may_take: bool,
     ) -> Result<AcquiredSession, AttachRefusal> {
@@ -72,11 +75,12 @@ impl SharedSessions {
             }
             match self.find_local(token.id, seq, &mut is_suspected) {
                 LocalSession::Here => return Ok(AcquiredSession::Here(None)),
+                LocalSession::Ending => return Ok(AcquiredSession::Unknown),
                 LocalSession::Changing(changed) => {
                     self.timeouts.within(remaining.min(RETRY_DELAY), changed).await;
                 }
                 LocalSession::Absent => match self.begin_claim(token.id) {
-                    Ok(claim) => return self.run_claim(token, claim, may_take).await,
+                    Ok(claim) => return self.run_claim((*token, user), claim, may_take).await,
                     Err(other) => {
                         self.timeouts.within(remaining.min(RETRY_DELAY), other.ended.notified()).await;
                     }
@@ -107,18 +111,20 @@ impl SharedSessions {
     /// Claims a session in a task of its own, because the outcome matters even if the client leaves.
     async fn run_claim(
         self: &Arc<Self>,
-        token: &ResumeToken,
+        (token, user): (ResumeToken, RecordUser),
         claim: Arc<PendingClaim>,
         may_take: bool,
     ) -> Result<AcquiredSession, AttachRefusal> {
         let (sender, outcome) = oneshot::channel();
-        let (shared, token) = (Arc::clone(self), *token);
+        let shared = Arc::clone(self);
         let until = self.timeouts.clock().now() + ACQUIRE_TIMEOUT;
         self.executor.spawn(Box::pin(async move {
-            let outcome = shared.claim(&token, &claim, may_take, until).await;
+            let outcome = shared.claim((&token, &user), &claim, may_take, until).await;
             let result = match &outcome {
                 Ok(Claimed::Granted) => Some(ClaimResult::Granted),
-                Ok(Claimed::Unknown) | Err(AttachRefusal::Ended(_)) => Some(ClaimResult::Unknown),
+                Ok(Claimed::Unknown) | Err(AttachRefusal::Ended(_) | AttachRefusal::WrongUser) => {
+                    Some(ClaimResult::Unknown)
+                }
                 Ok(Claimed::OnServer(_)) => None,
                 Err(_) => Some(ClaimResult::Unavailable),
             };
@@ -127,7 +133,7 @@ impl SharedSessions {
             _ = sender.send(outcome.map(|claimed| match claimed {
                 Claimed::OnServer(server) => AcquiredSession::OnServer(server),
                 Claimed::Granted => AcquiredSession::Here(Some(ClaimedSession { session: token.id, shared })),
-                Claimed::Unknown => AcquiredSession::Here(None),
+                Claimed::Unknown => AcquiredSession::Unknown,
             }));
         }));
         outcome.await.unwrap_or(Err(AttachRefusal::Unavailable))
@@ -137,7 +143,11 @@ impl SharedSessions {
     /// taken the session since, unless the client reports a wrong seq: the ownership is verified once.
     fn find_local(&self, id: SessionId, seq: Option<u64>, is_suspected: &mut bool) -> LocalSession {
         let Some(session) = self.sessions.table.registry().get(id) else {
-            return if self.writes.ending(id).is_some() { LocalSession::Here } else { LocalSession::Absent };
+            return if self.writes.ending(id).is_some() {
+                LocalSession::Ending
+            } else {
+                LocalSession::Absent
+            };
         };
         let is_ahead = seq.is_some_and(|seq| !session.may_have_sent(seq));
         let mut state = session.lock();

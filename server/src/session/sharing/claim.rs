@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use encke_base::locks::Mutex;
-use encke_broker::engine::{DirectoryReply, DirectoryRequest, GrantedSession, ServerMessage};
+use encke_broker::engine::{DirectoryReply, DirectoryRequest, GrantedSession, RecordUser, ServerMessage};
 use encke_core::Timestamp;
 use encke_core::close::CloseCode;
 use encke_core::ownership::{Claim, ClaimOutcome, ClaimStep, GRANT_TIMEOUT, Ownership, Term};
@@ -45,10 +45,10 @@ impl PendingClaim {
 }
 
 impl SharedSessions {
-    /// Claims a session. If it has a client on another server, it is only taken if `may_take` is set.
+    /// Claims a session for a client of this user. If it has a client on another server, it is only taken if `may_take` is set.
     pub(super) async fn claim(
         &self,
-        token: &ResumeToken,
+        (token, user): (&ResumeToken, &RecordUser),
         pending: &PendingClaim,
         may_take: bool,
         until: Timestamp,
@@ -68,7 +68,7 @@ impl SharedSessions {
                 }
             };
             let sent_at = self.boot_time();
-            let request = DirectoryRequest::Claim { session, secret, from };
+            let request = DirectoryRequest::Claim { session, secret, user: user.clone(), from };
             let reply = self.directory.execute(&[request]).await.pop().flatten();
             match reply {
                 Some(DirectoryReply::Granted(granted)) if self.boot_time() < sent_at + GRANT_TIMEOUT => {
@@ -88,6 +88,8 @@ impl SharedSessions {
                     };
                 }
                 Some(DirectoryReply::Refused) => return Ok(Claimed::Unknown),
+                Some(DirectoryReply::OtherUser) => return Err(AttachRefusal::WrongUser),
+                Some(DirectoryReply::Unsettled) => return Err(AttachRefusal::Unavailable),
                 Some(DirectoryReply::OtherGeneration) => {
                     self.lease_wanted.notify_one();
                     self.timeouts.sleep(RETRY_DELAY).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use encke_base::quota::QuotaOwner;
-use encke_broker::engine::{DirectoryRequest, EngineError, GrantedSession, RecordWrite};
+use encke_broker::engine::{DirectoryRequest, EngineError, GrantedSession, RecordUser, RecordWrite};
 use encke_core::close::CloseCode;
 use encke_core::ownership::Operation;
 use encke_core::session::Phase;
@@ -60,7 +60,8 @@ impl SharedSessions {
                 minicbor::to_vec(&moved).expect("a record can be encoded into memory")
             }
         };
-        RecordWrite { remaining, secret: digest.bytes(), state: bytes }
+        let user = RecordUser::Known(state.identity.user().map(ToOwned::to_owned));
+        RecordWrite { remaining, secret: digest.bytes(), user, state: bytes }
     }
 
     /// Continues a session that the directory has granted to this server. `secret` is known if a client has claimed the
@@ -104,7 +105,7 @@ impl SharedSessions {
             tracing::warn!(%session, %error, "session cannot continue on this server");
             Operation::Release { version, is_first: false }
         };
-        let write = RecordWrite { remaining, secret, state };
+        let write = RecordWrite { remaining, secret, user: RecordUser::Unknown, state };
         let request = DirectoryRequest::Operate { session: session.bytes(), term, operation, write };
         self.directory.execute(&[request]).await;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use encke_tests::bayeux::{self, BayeuxPolling, BayeuxWebSocket};
 use encke_tests::process::Signal;
 use encke_tests::redis::Redis;
-use encke_tests::tokens::SECRET;
+use encke_tests::tokens::{SECRET, token};
 use encke_tests::waiting::{eventually, eventually_within, until};
 use encke_tests::{Client, EventStream, Hello, Launch, PollClient, RawClient, RunningServer};
 use redis::Connection;
@@ -58,6 +58,16 @@ fn resume(server: &RunningServer, hello: &Hello, seq: u64) -> Client {
     client
 }
 
+/// Whether a server itself has a session.
+fn has(server: &RunningServer, session: &str) -> bool {
+    let page = server.admin.get("/api/sessions").json();
+    page["sessions"].as_array().expect("a page").iter().any(|listed| listed["id"] == session)
+}
+
+fn await_departure(server: &RunningServer, session: &str) {
+    until(format!("{session} has left"), || !has(server, session));
+}
+
 /// Asserts that each of these events of the session was reported once, by any server.
 #[track_caller]
 fn assert_lifecycle(servers: &[&RunningServer], session: &str, expected: &[&str]) {
@@ -82,7 +92,7 @@ fn suspended_session_resumes_on_another_server() {
     second.admin.publish_each("news", 2..=3);
     let mut client = resume(&second, &hello, 1);
     (2..=3).for_each(|number| assert_message(&mut client, number, number));
-    first.await_removal(&hello.session);
+    await_departure(&first, &hello.session);
     first.admin.publish("news", 4);
     assert_message(&mut client, 4, 4);
 
@@ -124,7 +134,7 @@ fn session_is_handed_over_while_its_client_is_connected() {
     }
     first.admin.publish("news", 4);
     assert_message(&mut moved, 4, 4);
-    first.await_removal(&client.hello.session);
+    await_departure(&first, &client.hello.session);
     assert_lifecycle(&[&first, &second], &client.hello.session, &["opened connect", "resumed take_over"]);
 }
 
@@ -203,7 +213,7 @@ fn session_is_taken_from_a_frozen_server() {
     assert_message(&mut moved, 1, 1);
     first.signal(Signal::CONT);
     assert_eq!(client.close_code(), Some(4100));
-    first.await_removal(&client.hello.session);
+    await_departure(&first, &client.hello.session);
     second.admin.publish("news", 2);
     assert_message(&mut moved, 2, 2);
     assert_lifecycle(&[&first, &second], &client.hello.session, &["opened connect", "resumed take_over"]);
@@ -366,7 +376,7 @@ fn polls_reach_any_server() {
         }
     }
     assert_eq!(json!(received), json!((1..=12).collect::<Vec<u64>>()));
-    let with_session = |server: &&RunningServer| server.admin.phase(&hello.session).is_some();
+    let with_session = |server: &&RunningServer| has(server, &hello.session);
     until("one server has the session", || servers.iter().filter(with_session).count() == 1);
     assert_lifecycle(&servers.each_ref(), &hello.session, &["opened connect"]);
 }
@@ -460,4 +470,65 @@ fn the_api_reaches_the_sessions_of_all_servers() {
     for client in &mut clients {
         assert_eq!(client.close_code(), Some(4101));
     }
+}
+
+/// The resume token alone does not take a session from its user.
+#[test]
+fn client_of_another_user_does_not_take_a_session() {
+    let redis = Redis::start();
+    let start = || sharing(&redis).set(&format!("auth.secret={SECRET}")).start();
+    let [first, second] = [start(), start()];
+    let mut alice = first.client_of("alice");
+    alice.subscribe("news");
+    await_record(&redis, &alice.hello, true, "news");
+    let resume = format!("resume={}", alice.hello.resume);
+    let expired = token("alice", json!({"exp": 1}));
+    for (token, code) in [
+        (format!("&token={}", token("bob", json!({}))), 4102),
+        (format!("&token={expired}"), 4003),
+        (String::new(), 4102),
+    ] {
+        assert_eq!(Client::refusal_code(second.public, &format!("{resume}{token}")), code);
+        let refused = PollClient::connect(second.public).get(&format!("{resume}{token}"));
+        assert!([401, 403].contains(&refused.status), "{refused:?}");
+    }
+    first.admin.publish("news", 1);
+    assert_message(&mut alice, 1, 1);
+    assert!(has(&first, &alice.hello.session));
+    let moved = Client::connect(second.public, &format!("{resume}&token={}", token("alice", json!({}))));
+    assert!(moved.hello.recovered);
+}
+
+#[test]
+fn session_that_moves_before_its_positions_arrive_is_not_replaced() {
+    let redis = Redis::start();
+    let [first, second, third] = servers(&redis);
+    let mut client = first.client();
+    client.subscribe("news");
+    await_record(&redis, &client.hello, true, "news");
+    let query = format!("resume={}&seq=0&positions=1", client.hello.resume);
+    let [mut older, mut newer] = [&second, &third].map(|server| RawClient::upgraded(server.public, &query));
+    older.text(r#"{"positions":{}}"#);
+    assert_eq!(older.close_code(), 4008);
+    newer.text(r#"{"positions":{}}"#);
+    let hello = newer.hello();
+    assert_eq!((hello.recovered, &hello.session), (true, &client.hello.session));
+}
+
+/// Until the servers have written their sessions again, they are not taken for unknown.
+#[test]
+fn no_session_is_replaced_after_redis_has_lost_its_data() {
+    let mut redis = Redis::start();
+    let [first, second] = servers(&redis);
+    let mut client = first.client();
+    client.subscribe("news");
+    await_record(&redis, &client.hello, true, "news");
+    redis.kill();
+    redis.restart();
+    let query = format!("resume={}&seq=0", client.hello.resume);
+    let resumed = eventually_within(Duration::from_secs(60), "the session is resumed", || {
+        Client::try_connect(second.public, &query).ok()
+    });
+    assert!(resumed.hello.recovered);
+    assert_eq!(resumed.hello.session, client.hello.session);
 }

@@ -117,6 +117,7 @@ impl JoinLeaveWorld {
             identity,
             address: ADDRESS,
             arrival: Arrival::default(),
+            has_session: false,
             can_open: true,
         };
         let permit = self.services.limits.permits.take(ADDRESS);

@@ -11,6 +11,7 @@
 --   until        end of the reconnect window in milliseconds, if the session has no client
 --   at           time at which an owner last wrote the record
 --   secret       digest of the session's secret
+--   user         user of the session as `=<name>` (empty: anonymous)
 --   state        the state
 -- After a session has ended, its record keeps only `secret` and `ended` (the close code), and expires after a while.
 --
@@ -36,10 +37,12 @@
 --     11 digest of the secret
 --     12 the state (end: the close code)
 --     13 how long the end is remembered, in milliseconds (end)
+--     14 the user (*: as before)
 --   claim:
 --     5  digest of the secret
 --     6  owner from which the session is taken even if it has a client (empty: none), 7 and 8 its term
 --     9  same as argument 7 of adopt
+--     10 user of the client (*: not known, and not compared)
 --   adopt:
 --     5  length of the reconnect window in milliseconds
 --     6  how long a released session is left to the server that its client reaches, in milliseconds
@@ -51,6 +54,8 @@
 --   `unverified`
 --   `owned`, the owner and its term
 --   `unknown`
+--   `unsettled` (claim: the record may have been lost)
+--   `other_user` (claim)
 --   `granted`, the term's generation and number, the version, 1 if the session has a client, 1 if the record is complete, the remaining
 --   time, the state, the digest of the secret, and the former owner (empty: none, or the request was repeated)
 
@@ -58,7 +63,7 @@
 local MAX_ENDED = 10000
 
 local operation, server, generation, session = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local record = redis.call('HMGET', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'secret', 'state', 'ended', 'at')
+local record = redis.call('HMGET', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'secret', 'state', 'ended', 'at', 'user')
 local owner, term, ended = record[1], record[2], record[10]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -85,6 +90,11 @@ local function set_owner(new)
 end
 
 if operation == 'claim' or operation == 'adopt' then
+  if operation == 'claim' and not record[8] then
+    -- If no server has held its lease for long, Redis may have lost the record, and the session's server may not have written it again yet.
+    local oldest = redis.call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
+    return { oldest[2] and oldest[2] + ARGV[9] <= now and 'unknown' or 'unsettled' }
+  end
   if operation == 'claim' and record[8] ~= ARGV[5] then
     return { 'unknown' }
   end
@@ -99,6 +109,9 @@ if operation == 'claim' or operation == 'adopt' then
   local is_settled = since and since + ARGV[operation == 'claim' and 9 or 7] <= now
   local is_attached, is_alive = record[5] == '1', has_lease(owner) or not is_settled
   local term_generation, number = numbers(term)
+  if operation == 'claim' and ARGV[10] ~= '*' and record[12] and record[12] ~= ARGV[10] then
+    return { 'other_user' }
+  end
   local is_complete = record[3] == generation
   local deadline = record[7]
   if operation == 'claim' then
@@ -171,7 +184,7 @@ local given_generation, given_number = numbers(given)
 local accepted = { 'accepted', given_generation, given_number, tonumber(generation) }
 if operation == 'end' then
   redis.call('HSET', KEYS[1], 'ended', ARGV[12], 'secret', ARGV[11])
-  redis.call('HDEL', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'state', 'at')
+  redis.call('HDEL', KEYS[1], 'owner', 'term', 'written', 'version', 'attached', 'adopted', 'until', 'state', 'at', 'user')
   redis.call('PEXPIRE', KEYS[1], ARGV[13])
   redis.call('XADD', KEYS[3], 'MAXLEN', '~', MAX_ENDED, '*', 'session', session, 'code', ARGV[12])
   if owner then
@@ -189,5 +202,8 @@ if is_release or (ARGV[8] == '1' and not (is_verify and is_own)) or (ARGV[8] ~= 
 end
 redis.call('HSET', KEYS[1], 'owner', is_release and '' or server, 'term', given, 'written', generation, 'version', ARGV[7],
   'attached', is_release and 0 or ARGV[8], 'adopted', adopted, 'until', string.format('%d', now + ARGV[10]), 'secret', ARGV[11], 'state', ARGV[12], 'at', now)
+if ARGV[14] ~= '*' then
+  redis.call('HSET', KEYS[1], 'user', ARGV[14])
+end
 set_owner(is_release and '' or server)
 return accepted

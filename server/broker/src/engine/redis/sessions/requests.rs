@@ -7,7 +7,7 @@ use redis::{Cmd, FromRedisValue, RedisError, Value, from_redis_value};
 
 use super::messages::encode_id;
 use crate::engine::directory::{
-    DirectoryReply, DirectoryRequest, GrantedSession, LEASE, RecordWrite, SecretHash, SessionKey,
+    DirectoryReply, DirectoryRequest, GrantedSession, LEASE, RecordUser, RecordWrite, SecretHash, SessionKey,
 };
 use crate::engine::redis::errors::is_other_generation;
 use crate::engine::redis::presence::wire::is_id;
@@ -63,11 +63,16 @@ pub(super) fn add_arguments(call: &mut Cmd, request: &DirectoryRequest, source: 
         DirectoryRequest::Operate { term, operation, write, .. } => {
             add_operation(call, *term, *operation, write);
         }
-        DirectoryRequest::Claim { secret, from, .. } => {
+        DirectoryRequest::Claim { secret, user, from, .. } => {
             let no_term = Term { generation: 0, number: 0 };
             let (owner, Term { generation, number }) =
                 from.as_ref().map_or(("", no_term), |(owner, term)| (owner, *term));
-            call.arg(secret).arg(owner).arg(generation).arg(number).arg(to_ms(SETTLE_TIME));
+            call.arg(secret)
+                .arg(owner)
+                .arg(generation)
+                .arg(number)
+                .arg(to_ms(SETTLE_TIME))
+                .arg(user.argument());
         }
         DirectoryRequest::Adopt { is_own, .. } => {
             call.arg(to_ms(source.reconnect_window)).arg(to_ms(RELEASE_GRACE)).arg(to_ms(SETTLE_TIME));
@@ -85,8 +90,18 @@ fn add_operation(call: &mut Cmd, term: Term, operation: Operation, write: &Recor
         }
     };
     call.arg(term.generation).arg(term.number).arg(version).arg(u8::from(is_attached)).arg(may_create);
-    let RecordWrite { remaining, secret, state } = write;
-    call.arg(to_ms(*remaining)).arg(secret).arg(state).arg(to_ms(REMEMBER_END));
+    let RecordWrite { remaining, secret, user, state } = write;
+    call.arg(to_ms(*remaining)).arg(secret).arg(state).arg(to_ms(REMEMBER_END)).arg(user.argument());
+}
+
+impl RecordUser {
+    fn argument(&self) -> String {
+        match self {
+            Self::Known(Some(name)) => format!("={name}"),
+            Self::Known(None) => String::new(),
+            Self::Unknown => "*".to_owned(),
+        }
+    }
 }
 
 /// Parses the reply to a request. `None` if it is malformed, or the outcome of the request is unknown.
@@ -133,6 +148,8 @@ fn parse_grant(status: &str, words: Vec<Value>) -> Option<DirectoryReply> {
             is_id(&owner).then_some(DirectoryReply::OwnedBy(owner, term))
         }
         "unknown" => Some(DirectoryReply::Refused),
+        "unsettled" => Some(DirectoryReply::Unsettled),
+        "other_user" => Some(DirectoryReply::OtherUser),
         "granted" => parse_granted(words).map(DirectoryReply::Granted),
         _ => None,
     }
@@ -202,21 +219,28 @@ mod tests {
             let write = RecordWrite {
                 remaining: Duration::from_micros(1500),
                 secret: SECRET,
+                user: RecordUser::named("ada"),
                 state: b"state".to_vec(),
             };
             let request = DirectoryRequest::Operate { session: SESSION, term: TERM, operation, write };
-            let expected = format!("{word},n_1,9,{ID},7,3,{numbers},2,{secret},state,600000");
+            let expected = format!("{word},n_1,9,{ID},7,3,{numbers},2,{secret},state,600000,=ada");
             assert_eq!(arguments(&request), expected);
         }
     }
 
     #[test]
     fn claims_and_adoptions_are_encoded() {
-        let claim = |from| DirectoryRequest::Claim { session: SESSION, secret: SECRET, from };
+        let claim = |user, from| DirectoryRequest::Claim { session: SESSION, secret: SECRET, user, from };
         let secret = "s".repeat(32);
-        assert_eq!(arguments(&claim(None)), format!("claim,n_1,9,{ID},{secret},,0,0,10000"));
+        assert_eq!(
+            arguments(&claim(RecordUser::ANONYMOUS, None)),
+            format!("claim,n_1,9,{ID},{secret},,0,0,10000,")
+        );
         let from = Some(("n_2".to_owned(), TERM));
-        assert_eq!(arguments(&claim(from)), format!("claim,n_1,9,{ID},{secret},n_2,7,3,10000"));
+        assert_eq!(
+            arguments(&claim(RecordUser::Unknown, from)),
+            format!("claim,n_1,9,{ID},{secret},n_2,7,3,10000,*")
+        );
         for (is_own, flag) in [(false, 0), (true, 1)] {
             let adopt = DirectoryRequest::Adopt { session: SESSION, is_own };
             assert_eq!(arguments(&adopt), format!("adopt,n_1,9,{ID},30000,2000,10000,{flag}"));
@@ -274,6 +298,8 @@ mod tests {
         assert_eq!(parsed("fenced '4002'"), Some(DirectoryReply::Ended(Some(4002))));
         assert_eq!(parsed("fenced ''"), Some(DirectoryReply::Ended(None)));
         assert_eq!(parsed("unknown"), Some(DirectoryReply::Refused));
+        assert_eq!(parsed("unsettled"), Some(DirectoryReply::Unsettled));
+        assert_eq!(parsed("other_user"), Some(DirectoryReply::OtherUser));
         for malformed in [
             "fenced",
             "owned n_2 7",
