@@ -20,7 +20,7 @@ use crate::client::{Caller, Services};
 use crate::http::body::{self, BodyLimits};
 use crate::http::request::parameter;
 use crate::http::{ApiError, ApiErrorCode, ForwardedReply, Reply};
-use crate::session::{AcquiredSession, ForwardedRequests, RequestKind};
+use crate::session::{AcquiredSession, ForwardedRequests, NotForwarded, RequestKind};
 
 /// How often commands follow a session to another server before the client has to repeat them.
 const MAX_MOVES: usize = 8;
@@ -92,13 +92,14 @@ async fn follow(
     let payload = minicbor::to_vec(&commands).expect("commands can be encoded into memory");
     let mut server = server.to_owned();
     for _ in 0..MAX_MOVES {
-        let reply = shared.forward(&server, RequestKind::Commands, &payload).await;
-        if reply.as_deref() != Some(NOT_HERE) {
-            let message = "the server of the session did not answer; the commands may have been carried out";
-            let reply = reply.as_deref().and_then(ForwardedReply::decode);
-            return reply
-                .map(Reply::from)
-                .ok_or_else(|| ApiError::new(ApiErrorCode::OutcomeUnknown, message));
+        match shared.forward(&server, RequestKind::Commands, &payload).await {
+            Ok(reply) if reply == NOT_HERE => {}
+            Ok(reply) => return ForwardedReply::decode(&reply).map(Reply::from).ok_or_else(outcome_unknown),
+            Err(NotForwarded::NoReply) => return Err(outcome_unknown()),
+            Err(NotForwarded::TooMany) => {
+                let message = "too many requests are being forwarded to the server of the session; try again";
+                return Err(ApiError::new(ApiErrorCode::Overloaded, message));
+            }
         }
         let address = commands.address.parse().map_err(|_| malformed())?;
         match services.claim_session((&commands.session, None), false, (RecordUser::Unknown, address)).await {
@@ -142,6 +143,11 @@ async fn carry_out(
     let address = commands.address.parse::<IpAddr>().map_err(|_| malformed())?;
     let caller = Caller::forwarded(address, commands.token.clone());
     Ok(long_poll::forwarded(&commands.session, &commands.body, &caller, services).await)
+}
+
+fn outcome_unknown() -> ApiError {
+    let message = "the server of the session did not answer; the commands may have been carried out";
+    ApiError::new(ApiErrorCode::OutcomeUnknown, message)
 }
 
 fn malformed() -> ApiError {

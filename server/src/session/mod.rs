@@ -31,7 +31,9 @@ pub(crate) use lifecycle::{
 };
 pub(crate) use reported_positions::{ChannelKey, ReportedPositions};
 pub(crate) use session_ref::SessionRef;
-pub(crate) use sharing::{AcquiredSession, ClaimedSession, ForwardedRequests, RequestKind, SharedSessions};
+pub(crate) use sharing::{
+    AcquiredSession, ClaimedSession, ForwardedRequests, NotForwarded, RequestKind, SharedSessions,
+};
 pub(crate) use subscriptions::{
     Backlog, ClientInput, CommandSource, DeliveryBatch, DeliveryWriter, DirectMessageError, JoinAuthoriser,
     SessionLimits, SubscribeError, SubscribeOutcome, take_batch,

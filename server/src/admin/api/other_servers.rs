@@ -90,7 +90,7 @@ impl OtherServers {
         let request = minicbor::to_vec(&self.call).expect("a request can be encoded into memory");
         let servers = self.shared.other_servers();
         let replies = servers.iter().map(async |server| {
-            let reply = self.shared.forward(server, RequestKind::Api, &request).await?;
+            let reply = self.shared.forward(server, RequestKind::Api, &request).await.ok()?;
             ForwardedReply::decode(&reply)
         });
         join_all(replies).await

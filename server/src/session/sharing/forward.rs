@@ -19,6 +19,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Others are refused, or remain unanswered.
 const MAX_REQUESTS: usize = 1024;
 
+/// Maximum number of requests of one kind that are being forwarded to one server, which may not answer.
+const MAX_REQUESTS_PER_SERVER: usize = 256;
+
 /// Kind of a request. The first byte of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
@@ -37,8 +40,23 @@ pub(crate) trait ForwardedRequests: Send + Sync + 'static {
 pub(super) struct Forwarding {
     /// Handlers by [`RequestKind`].
     handlers: [OnceLock<Box<dyn ForwardedRequests>>; 2],
-    pending: Mutex<HashMap<u64, oneshot::Sender<Vec<u8>>>>,
+    pending: Mutex<HashMap<u64, PendingRequest>>,
     answering: Arc<Semaphore>,
+}
+
+struct PendingRequest {
+    server: String,
+    kind: RequestKind,
+    reply: oneshot::Sender<Vec<u8>>,
+}
+
+/// Why a forwarded request has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotForwarded {
+    /// Too many requests are being forwarded. This one was not sent.
+    TooMany,
+    /// There was no reply in time. The request may have been carried out.
+    NoReply,
 }
 
 impl Forwarding {
@@ -60,21 +78,28 @@ impl SharedSessions {
         self.servers.lock().iter().filter(|server| *server != own).cloned().collect()
     }
 
-    /// Forwards a request to another server. `None` if there is no reply in time; the request may have been carried out.
-    pub(crate) async fn forward(&self, server: &str, kind: RequestKind, request: &[u8]) -> Option<Vec<u8>> {
+    /// Forwards a request to another server, and returns the reply.
+    pub(crate) async fn forward(
+        &self,
+        server: &str,
+        kind: RequestKind,
+        request: &[u8],
+    ) -> Result<Vec<u8>, NotForwarded> {
         let number = u64::from_ne_bytes(self.sessions.entropy.bytes());
         let (sender, reply) = oneshot::channel();
         {
             let mut pending = self.forwarding.pending.lock();
-            pending.retain(|_, waiting| !waiting.is_closed());
-            if pending.len() >= MAX_REQUESTS {
-                return None;
+            pending.retain(|_, waiting| !waiting.reply.is_closed());
+            let same = pending.values().filter(|waiting| waiting.server == server && waiting.kind == kind);
+            if same.count() >= MAX_REQUESTS_PER_SERVER || pending.len() >= MAX_REQUESTS {
+                return Err(NotForwarded::TooMany);
             }
-            pending.insert(number, sender);
+            pending.insert(number, PendingRequest { server: server.to_owned(), kind, reply: sender });
         }
         let payload = [&[kind as u8], request].concat();
         self.directory.send(server, ServerMessage::Request { number, payload });
-        self.timeouts.within(REQUEST_TIMEOUT, reply).await?.ok()
+        let reply = self.timeouts.within(REQUEST_TIMEOUT, reply).await;
+        reply.and_then(Result::ok).ok_or(NotForwarded::NoReply)
     }
 
     pub(super) fn receive_request(&self, from: &str, number: u64, payload: Vec<u8>) {
@@ -94,6 +119,8 @@ impl SharedSessions {
     pub(super) fn receive_reply(&self, number: u64, payload: Vec<u8>) {
         let waiting = self.forwarding.pending.lock().remove(&number);
         // The send fails if the client has left.
-        waiting.into_iter().for_each(|waiting| _ = waiting.send(payload.clone()));
+        if let Some(waiting) = waiting {
+            _ = waiting.reply.send(payload);
+        }
     }
 }

@@ -36,7 +36,7 @@ use claim::PendingClaim;
 use forward::Forwarding;
 
 pub(crate) use acquire::{AcquiredSession, ClaimedSession};
-pub(crate) use forward::{ForwardedRequests, RequestKind};
+pub(crate) use forward::{ForwardedRequests, NotForwarded, RequestKind};
 
 /// [Sessions that several servers share](self).
 pub(crate) struct SharedSessions {

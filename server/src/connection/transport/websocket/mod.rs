@@ -140,7 +140,8 @@ async fn read_positions<S: Socket, D>(
             None => CloseCode::ProtocolError.into(),
         },
         Some(Err(ending)) => ending,
-        None => CloseCode::Limit.into(),
+        // The network may have been too slow, so the client may come back.
+        None => CloseCode::SlowConsumer.into(),
     };
     waiting.close(ending).await;
     None
