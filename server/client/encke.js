@@ -1,4 +1,4 @@
-// Client of Encke. A message counts as received once it is emitted; a command is resent until it is answered.
+// Client of Encke. A message is received once emitted; a command is resent until it is answered.
 
 const NEVER_MS = 2 ** 31 - 1; // `retry_ms`: do not reconnect.
 const MAX_PAUSE_MS = 30_000;
@@ -23,7 +23,7 @@ const OPTIONS = {
   on: ["state", "hello", "message", "gap", "subscribed", "unsubscribed", "fallback", "goaway", "reply"],
 };
 
-const clientCounts = {}; // Number of clients created in this page, by server.
+const clientCounts = {}; // Of this page, by server.
 
 export function connect(url, options = {}) {
   checkOptions("connect", options);
@@ -48,10 +48,10 @@ export function connect(url, options = {}) {
   const seen = new Map(); // Last message of each channel, by any pattern.
   const commands = new Map();
   const warned = new Set(); // Channels and codes of retried subscriptions.
-  const dropped = new Set(); // Channels of the previous page being unsubscribed. New subscriptions to them wait.
+  const dropped = new Set(); // Channels of the previous page being unsubscribed: new subscriptions wait.
   let session = {}; // Its query: `seq` is the last one emitted.
   let isInherited, wasLeft;
-  let inherited = []; // Subscriptions of the tab's previous page.
+  let inherited = []; // Of the tab's previous page.
   let state = "connecting";
   let link, timer, touchedAt, timeouts, auth, tokenError;
   let lastId = 0, failures = 0, factor = 1;
@@ -63,7 +63,7 @@ export function connect(url, options = {}) {
 
   const isFixed = typeof token !== "function";
 
-  // Returns null if the function `token` returned null.
+  // Null if the function `token` returned null.
   async function tokenOf() {
     if (token === undefined || token === null) return;
     const value = isFixed ? token : await token();
@@ -101,12 +101,15 @@ export function connect(url, options = {}) {
   const urlOf = (path, query) => `${base}${path}?${new URLSearchParams({ ...session, ...auth, ...query })}`;
 
   function openWebSocket(mine) {
-    // A server that does not know the session's latest messages needs the positions.
+    // For the successor of a failed server.
     const reports = session.resume && timeouts.positions;
     const url = urlOf("ws", { heartbeat: "message", ...(reports && { positions: 1 }) });
     const socket = new WebSocket(url.replace("http", "ws"));
-    const known = () => Object.fromEntries([...positions].map(([channel, { epoch, offset }]) => [channel, [epoch, offset]]));
-    if (reports) socket.onopen = () => socket.send(JSON.stringify({ positions: known() }));
+    if (reports)
+      socket.onopen = () => {
+        const known = [...positions].map(([channel, { epoch, offset }]) => [channel, [epoch, offset]]);
+        mine.send({ text: JSON.stringify({ positions: Object.fromEntries(known) }) });
+      };
     mine.send = ({ text }) => socket.send(text);
     mine.end = () => {
       socket.onmessage = socket.onclose = null; // The next link resumes it.
@@ -234,7 +237,7 @@ export function connect(url, options = {}) {
     cause = reason || cause?.message || cause || (status ? `status ${status}` : "no response");
     reason ||= "connection_lost";
     dropLink();
-    // The inherited session is another user's, or a duplicate of the tab has taken it.
+    // The inherited session is another user's or a duplicate tab's.
     if (isInherited && /replaced|superseded|unauthorized|forbidden/.test(reason)) {
       isFinal = isInherited = false;
       mine.retry_ms = 0;
@@ -242,7 +245,6 @@ export function connect(url, options = {}) {
     }
     // An error in one word looks like a token.
     if (!isFixed && reason === "unauthorized" && !JWT.test(auth.token)) isFinal = false;
-    // Only WebSockets send cookies.
     if (!token && at && reason === "unauthorized") isFinal = at = status = 0;
     if (isFinal || (reason === "token_expired" && isFixed && token)) {
       if (REFUSALS.test(reason)) console.warn(`encke: closed for good: ${reason}; see the server's log`);
@@ -287,7 +289,7 @@ export function connect(url, options = {}) {
     for (const command of commands.values()) fail(command, "closed", reason);
   }
 
-  // Stores the session for the tab's next page. Returns whether that succeeded.
+  // Stores the session for the tab's next page, if possible.
   function store() {
     if (persist !== "tab" || !session.resume) return;
     const all = [...subscriptions].map(([channel, { byServer }]) => [channel, positions.get(channel), byServer]);
@@ -313,7 +315,7 @@ export function connect(url, options = {}) {
     isInherited = true;
   }
 
-  // Continues the previous page's subscriptions that this page also has or that the server made, and ends the others.
+  // Continues the previous page's subscriptions that this page or the server made, and ends the others.
   function inherit() {
     for (const [channel, since, byServer] of inherited.splice(0)) {
       const command = subscriptions.get(channel)?.command;
@@ -547,7 +549,7 @@ function baseOf(url) {
   const path = /\/(ws|events|poll|encke\.js)$/.exec(pathname)?.[0];
   const wrong = !/^(http|ws)s?:$/.test(protocol) ? `the scheme ${protocol}` : /[?#]/.test(href) ? "a query or fragment" : path && `the path ${path}`;
   if (!wrong) return href.replace(/^ws/, "http").replace(/\/?$/, "/");
-  throw new TypeError(`encke: ${wrong} in the URL; expected the server's address, such as http://host:8000, to which the client appends paths such as /ws`);
+  throw new TypeError(`encke: ${wrong} in the URL; expected the server's address, such as http://host:8000`);
 }
 
 function checkOptions(of, options) {

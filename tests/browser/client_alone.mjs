@@ -455,7 +455,7 @@ const rules = {
       ["http://host?token=secret", "a query or fragment"],
       ["http://host/#", "a query or fragment"],
     ]) {
-      const message = `encke: ${wrong} in the URL; expected the server's address, such as http://host:8000, to which the client appends paths such as /ws`;
+      const message = `encke: ${wrong} in the URL; expected the server's address, such as http://host:8000`;
       assert.throws(() => connect(url, { WebSocket: Socket }), { name: "TypeError", message }, url);
     }
     assert.throws(() => connect("/", { WebSocket: Socket }), TypeError);

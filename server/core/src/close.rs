@@ -46,7 +46,8 @@ pub enum CloseCode {
     Lifetime = 4006,
     /// An administrator closed the connection; the session can be resumed.
     Disconnected = 4007,
-    /// The server process is exiting, and the session continues in the next process.
+    /// The server process is exiting, and the session continues in the next process; or another server has just taken the
+    /// session.
     Moved = 4008,
     /// The client was not authenticated, because the backend failed or its answer was not valid.
     BackendFailed = 4009,

@@ -70,7 +70,7 @@ fn unknown_parameters_are_refused_before_anything_else_happens() {
     let close = "Connection: close\r\n";
     for (target, headers, message) in [
         ("GET /ws?heartbeats=frame", upgrade, "heartbeats; did you mean heartbeat?"),
-        ("GET /ws?channels=a", upgrade, "channels; this path has resume, seq, token, heartbeat"),
+        ("GET /ws?channels=a", upgrade, "channels; this path has resume, seq, token, heartbeat, positions"),
         ("GET /events?chanels=a", close, "chanels; did you mean channels?"),
         ("GET /poll?chanels=a", close, "chanels; did you mean channels?"),
         ("POST /poll?resume=a&tokne=b", close, "tokne; did you mean token?"),

@@ -66,7 +66,7 @@ fn reference_has_every_list_key() {
 fn reference_has_codes_and_metrics() {
     let text = pages().map(|(_, page)| page).concat();
     for line in [
-        "| 4008 | `moved` | The server process is exiting, and the session continues in the next process. | reconnects with the resume token, to the [next process](../operations/restarts.md) | suspended in the next process |",
+        "| 4008 | `moved` | The server process is exiting, and the session continues in the next process; or another server has just taken the session. | reconnects with the resume token, to the [next process](../operations/restarts.md) | suspended in the next process |",
         "| `rate_limited` | The client sends more commands per second than allowed. |",
         "| any other | An error code defined by the backend. |",
         "| 409 | `superseded` | The session has a newer poll or connection. |",

@@ -72,7 +72,9 @@ fn use_session_directory(redis: &Redis) {
     let mut call_session = |operation| {
         let mut call = redis::cmd("EVALSHA");
         call.arg(&session).arg(5).arg(&[&record, &of, &ended, &leases, &since]);
-        call.arg(&[operation, "n_1", "1", "0f", "1", "1", "1", "1", "1", "1000", "digest", "4002", "1000"]);
+        call.arg(&[
+            operation, "n_1", "1", "0f", "1", "1", "1", "1", "1", "1000", "digest", "4002", "1000", "*",
+        ]);
         let reply: redis::Value = call.query(&mut connection).expect("the user may call the script");
         assert!(format!("{reply:?}").contains("accepted"), "{operation}: {reply:?}");
     };

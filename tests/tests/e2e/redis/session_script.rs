@@ -26,6 +26,7 @@ const SECRET: &str = "digest";
 const END_CODE: &str = "4002";
 /// The end of a session is forgotten by the test, not by Redis.
 const REMEMBERED_MS: &str = "1000000000";
+const USER: &str = "=ada";
 
 /// A directory in Redis and its model.
 struct Both {
@@ -111,6 +112,7 @@ impl Both {
             SECRET.to_owned(),
             content,
             REMEMBERED_MS.to_owned(),
+            USER.to_owned(),
         ];
         let reply = self.call(word, node, session, &arguments);
         let expected = match self.model.operate(
@@ -139,10 +141,15 @@ impl Both {
         } else {
             arguments.extend(["", "0", "0"].map(ToOwned::to_owned));
         }
-        arguments.push(LEASE.to_string());
-        let mut wrong = arguments.clone();
+        arguments.extend([LEASE.to_string(), USER.to_owned()]);
+        let exists = self.model.record(session).is_some();
+        let [mut wrong, mut other] = [(); 2].map(|()| arguments.clone());
         "another digest".clone_into(&mut wrong[0]);
-        assert_eq!(self.call("claim", node, session, &wrong), ["unknown"]);
+        let refused = self.call("claim", node, session, &wrong);
+        assert!(refused == ["unknown"] || (!exists && refused == ["unsettled"]), "{refused:?}");
+        "=eve".clone_into(other.last_mut().expect("the user"));
+        let is_refused = self.call("claim", node, session, &other) == ["other_user"];
+        assert_eq!(is_refused, exists && !self.model.has_ended(session));
         let reply = self.call("claim", node, session, &arguments);
         let expected = match self.model.claim(node, session, from, self.now) {
             Claimed::Granted(granted) => words(granted, owner.filter(|owner| *owner != node)),
@@ -150,6 +157,7 @@ impl Both {
                 format!("owned {} {generation} {number}", name(owner))
             }
             Claimed::Ended => format!("fenced {END_CODE}"),
+            Claimed::NoRecord if reply == ["unsettled"] => "unsettled".to_owned(),
             Claimed::NoRecord => "unknown".to_owned(),
         };
         assert_eq!(reply.join(" "), expected, "claim by {node:?}, from {from:?}");
@@ -303,7 +311,7 @@ fn write_session(connection: &mut Connection, script: &str, operation: &str, ser
     call.arg(script).arg(5).arg(format!("session:{session}"));
     call.arg("of:").arg("ended").arg("leases").arg("since");
     call.arg(operation).arg(server).arg(1).arg(session);
-    call.arg(&["1", "1", "1", "1", "1", "1000", SECRET, END_CODE, REMEMBERED_MS]);
+    call.arg(&["1", "1", "1", "1", "1", "1000", SECRET, END_CODE, REMEMBERED_MS, USER]);
     let reply: Vec<Value> = call.query(connection).expect("the script succeeds");
     let status: String = from_redis_value(reply[0].clone()).expect("a word");
     assert_eq!(status, "accepted");

@@ -71,7 +71,11 @@ fn await_departure(server: &RunningServer, session: &str) {
 /// Asserts that each of these events of the session was reported once, by any server.
 #[track_caller]
 fn assert_lifecycle(servers: &[&RunningServer], session: &str, expected: &[&str]) {
-    let mut seen: Vec<_> = servers.iter().flat_map(|server| server.logs.lifecycle(session)).collect();
+    let mut seen = Vec::new();
+    until(format!("{session} has {} events", expected.len()), || {
+        seen = servers.iter().flat_map(|server| server.logs.lifecycle(session)).collect();
+        seen.len() >= expected.len()
+    });
     seen.sort_unstable();
     let mut expected = expected.to_vec();
     expected.sort_unstable();
