@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use encke_broker::engine::{DirectoryReply, DirectoryRequest, GrantedSession, LeaseRenewal, SessionKey};
 use encke_core::close::SuspendReason;
-use encke_core::ownership::Ownership;
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 
 use super::SharedSessions;
-use crate::session::id::{SecretDigest, SessionId};
-use crate::session::table::SharedState;
+use crate::session::id::SessionId;
 
 /// How often a renewal of the lease is checked for sessions to adopt.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -103,21 +101,9 @@ impl SharedSessions {
     }
 
     async fn continue_adopted(&self, session: SessionId, granted: GrantedSession, sent_at: Duration) {
-        let GrantedSession { term, version, is_complete, .. } = granted;
-        if self.has_in_term(session, term) {
-            return;
-        }
-        let mut ownership = Ownership::granted(term, version, false, self.writes.generation());
-        if !self.lease.lock().is_valid_since(sent_at, self.boot_time()) {
-            ownership.suspect();
-        }
-        let digest = SecretDigest::from_bytes(granted.secret);
-        let shared = |is_outdated| {
-            SharedState::granted(ownership, digest, false, is_outdated || !is_complete, &self.writes)
-        };
-        if let Err(error) = self.continue_session(&granted, None, shared).await {
-            self.give_back(session, granted, &error).await;
-        } else if let Some(session) = self.sessions.table.registry().get(session) {
+        if let Ok(true) = self.accept(session, None, granted, sent_at).await
+            && let Some(session) = self.sessions.table.registry().get(session)
+        {
             self.detach(&session, SuspendReason::ServerLost);
             self.metrics.sharing.adopted();
         }

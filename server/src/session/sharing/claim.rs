@@ -10,7 +10,8 @@ use encke_core::ownership::{Claim, ClaimOutcome, ClaimStep, GRANT_TIMEOUT, Owner
 use tokio::sync::Notify;
 
 use super::SharedSessions;
-use crate::session::id::{ResumeToken, SessionId};
+use super::record::NotContinued;
+use crate::session::id::{ResumeSecret, ResumeToken, SecretDigest, SessionId};
 use crate::session::lifecycle::AttachRefusal;
 use crate::session::table::SharedState;
 
@@ -72,7 +73,8 @@ impl SharedSessions {
             let reply = self.directory.execute(&[request]).await.pop().flatten();
             match reply {
                 Some(DirectoryReply::Granted(granted)) if self.boot_time() < sent_at + GRANT_TIMEOUT => {
-                    return self.accept(token, granted, sent_at).await.map(|()| Claimed::Granted);
+                    let accepted = self.accept(token.id, Some(token.secret), granted, sent_at).await;
+                    return accepted.map(|_| Claimed::Granted).map_err(|_| AttachRefusal::Unavailable);
                 }
                 Some(DirectoryReply::OwnedBy(owner, _)) if !may_take => return Ok(Claimed::OnServer(owner)),
                 Some(DirectoryReply::OwnedBy(owner, term)) => {
@@ -111,42 +113,44 @@ impl SharedSessions {
         *pending.asked.lock() = None;
     }
 
-    /// Continues a session that was granted to this server.
-    async fn accept(
+    /// Continues a session that was granted to this server. `secret` is known if a client has claimed the session. Returns
+    /// false if this server already has the session in this term, because the request was repeated.
+    ///
+    /// # Errors
+    /// The session cannot continue here, and has been released or ended.
+    pub(super) async fn accept(
         &self,
-        token: &ResumeToken,
+        id: SessionId,
+        secret: Option<ResumeSecret>,
         granted: GrantedSession,
         sent_at: Duration,
-    ) -> Result<(), AttachRefusal> {
+    ) -> Result<bool, NotContinued> {
         let GrantedSession { term, version, is_attached, is_complete, .. } = granted;
-        if self.has_in_term(token.id, term) {
-            // The claim was repeated.
-            return Ok(());
+        if self.has_in_term(id, term) {
+            return Ok(false);
         }
         let mut ownership = Ownership::granted(term, version, is_attached, self.writes.generation());
         if !self.lease.lock().is_valid_since(sent_at, self.boot_time()) {
             ownership.suspect();
         }
-        if let Some(former) = &granted.former_owner {
+        if let Some(former) = granted.former_owner.as_ref().filter(|_| secret.is_some()) {
             // The former owner may still have the session, which had no client there.
-            self.directory.send(former, ServerMessage::Release(token.id.bytes()));
+            self.directory.send(former, ServerMessage::Release(id.bytes()));
         }
-        let digest = token.secret.digest();
+        let digest = SecretDigest::from_bytes(granted.secret);
         let shared = |is_outdated| {
             SharedState::granted(ownership, digest, is_attached, is_outdated || !is_complete, &self.writes)
         };
-        match self.continue_session(&granted, Some(token.secret), shared).await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                self.give_back(token.id, granted, &error).await;
-                Err(AttachRefusal::Unavailable)
-            }
+        if let Err(error) = self.continue_session(&granted, secret, shared).await {
+            self.give_back(id, granted, &error).await;
+            return Err(error);
         }
+        Ok(true)
     }
 
     /// Whether this server has a session in this term. Removes the session if it belongs to an earlier term, which has
     /// ended.
-    pub(super) fn has_in_term(&self, id: SessionId, term: Term) -> bool {
+    fn has_in_term(&self, id: SessionId, term: Term) -> bool {
         let Some(session) = self.sessions.table.registry().get(id) else { return false };
         let is_current = session.lock().shared().is_some_and(|shared| shared.ownership.term() >= term);
         if !is_current {
