@@ -49,7 +49,7 @@ pub(super) async fn list(call: ApiCall) -> Result<Reply, ApiError> {
         }
         let mut connections = 0;
         let count = |session: &SessionCell| {
-            connections += usize::from(matches!(session.phase(), Phase::Attached(_) | Phase::BetweenPolls));
+            connections += usize::from(session.phase().has_client());
             true
         };
         let sessions = for_each_of(&call.context, &user, count).await;

@@ -131,7 +131,7 @@ impl Sessions {
                     || request.arrival.precedes(state.arrival)
                     || request.wanted.upgraded.is_some_and(is_older)
             };
-            if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && is_late() {
+            if state.machine.phase().has_client() && is_late() {
                 return Err(AttachRefusal::AlreadyReconnected);
             }
             if !mailbox.has_permit() && !state.has_permit() {

@@ -35,7 +35,7 @@ impl Lifecycle {
             step.reports_end_later = true;
         }
         let has_event = step.outputs.iter().any(|output| matches!(output, Output::Event(_)));
-        let had_client = matches!(step.before, Phase::Attached(_) | Phase::BetweenPolls);
+        let had_client = step.before.has_client();
         shared.was_attached = after == Phase::Moved && had_client && !has_event;
         let is_owner = shared.phase_changed(session.reference(), step.before, after);
         if end.is_some() && !is_owner {

@@ -50,7 +50,7 @@ impl OnlineUsers {
 
     /// Counts a session that was opened.
     pub(super) fn opened(&self, session: SessionRef, state: &SessionState) {
-        if let Some(user) = state.identity.shared_user().filter(|_| has_connection(state.machine.phase())) {
+        if let Some(user) = state.identity.shared_user().filter(|_| state.machine.phase().has_client()) {
             self.add(user, session);
         }
     }
@@ -94,7 +94,7 @@ impl OnlineUsers {
         now: Timestamp,
     ) {
         match state.machine.phase() {
-            Phase::Attached(_) | Phase::BetweenPolls if has_connection(before) => {}
+            Phase::Attached(_) | Phase::BetweenPolls if before.has_client() => {}
             Phase::Attached(_) | Phase::BetweenPolls => self.opened(session, state),
             // A session is suspended some time after its last poll.
             Phase::Suspended => self.check_deadline(session, state, now),
@@ -127,8 +127,4 @@ impl OnlineUsers {
 fn is_online(sessions: &BTreeSet<(Arc<str>, SessionRef)>, user: &Arc<str>) -> bool {
     let first = (Arc::clone(user), SessionRef::first_in(0));
     sessions.range(first..).next().is_some_and(|(of, _)| of == user)
-}
-
-fn has_connection(phase: Phase) -> bool {
-    matches!(phase, Phase::Attached(_) | Phase::BetweenPolls)
 }

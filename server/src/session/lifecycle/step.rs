@@ -240,7 +240,7 @@ impl Lifecycle {
         let after = state.machine.phase();
         // Between polls, the mailbox is kept for the client's address; the task of the last poll ends by
         // itself.
-        if !matches!(after, Phase::Attached(_) | Phase::BetweenPolls) {
+        if !after.has_client() {
             state.mailbox = None;
         }
         let has_ended = matches!(after, Phase::Closed(_));

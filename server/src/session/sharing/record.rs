@@ -52,7 +52,7 @@ impl SharedSessions {
                 let logs = self.sessions.subscriptions.logs_to_move(state, &mut machine.outbox);
                 let session = self.sessions.record_of(session, state, digest, machine);
                 let shared = state.shared();
-                let has_client = matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls);
+                let has_client = state.machine.phase().has_client();
                 // If this server fails, the client has received messages that are not in the record.
                 let is_outdated = has_client || shared.is_some_and(|shared| shared.is_outdated);
                 let is_attached = has_client || shared.is_some_and(|shared| shared.was_attached);

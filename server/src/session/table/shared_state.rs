@@ -82,7 +82,6 @@ impl SharedState {
 
     /// Records a change of phase or of the connection. Returns whether this server may report the session's end.
     pub(crate) fn phase_changed(&mut self, session: SessionRef, before: Phase, after: Phase) -> bool {
-        let has_client = |phase| matches!(phase, Phase::Attached(_) | Phase::BetweenPolls);
         match after {
             Phase::Closed(_) => {
                 let is_owner = self.ownership.end();
@@ -98,7 +97,7 @@ impl SharedState {
                 }
                 self.enqueue(session, true);
             }
-            Phase::Suspended if has_client(before) => self.detach(session),
+            Phase::Suspended if before.has_client() => self.detach(session),
             Phase::BetweenPolls | Phase::Suspended | Phase::Moved => {}
         }
         true

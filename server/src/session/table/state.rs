@@ -105,8 +105,7 @@ impl SessionState {
             Arc::new(Mailbox::unparked(id, connection.mailbox_mut(), session, received_at, signals));
         // Skip this if the session has released the connection, or another connection has taken over the
         // session.
-        if self.mailbox.is_none() && matches!(self.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls)
-        {
+        if self.mailbox.is_none() && self.machine.phase().has_client() {
             self.mailbox = Some(Arc::clone(&mailbox));
         }
         Some(Unparked { connection, mailbox, work })

@@ -272,7 +272,7 @@ impl<C> Session<C> {
     /// deadlines. Must be called before [`Session::handle`] and [`Session::handle_timeout`], whose decisions
     /// depend on it.
     pub fn token_expires(&mut self, at: Timestamp) {
-        if matches!(self.phase(), Phase::Attached(_) | Phase::BetweenPolls) {
+        if self.phase().has_client() {
             self.deadlines.arm(Deadline::Token, at);
         }
     }

@@ -17,6 +17,14 @@ pub enum Phase {
     Closed(CloseReason),
 }
 
+impl Phase {
+    /// Whether the session has a connection, or its next poll is expected.
+    #[must_use]
+    pub const fn has_client(self) -> bool {
+        matches!(self, Self::Attached(_) | Self::BetweenPolls)
+    }
+}
+
 /// A phase without its connection id. The id is stored separately, because an enum containing it would take
 /// another word.
 #[derive(Clone, Copy, Debug)]
